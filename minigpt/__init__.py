@@ -1,0 +1,31 @@
+"""MiniGPT: the package behind *The Next Token*. Its public names read like the book's table of contents."""
+
+from minigpt.config import GPTConfig
+from minigpt.generation import generate, generate_naive, stream, stream_text, token_log_probs
+from minigpt.kv_cache import KVCache
+from minigpt.model import MiniGPT
+from minigpt.pretrained import load
+from minigpt.processors import Epsilon, Eta, MinP, Temperature, TopK, TopNSigma, TopP, Typical
+from minigpt.sampling import SamplingParams, draw
+
+__all__ = [
+    "GPTConfig",
+    "MiniGPT",
+    "load",
+    "generate_naive",
+    "generate",
+    "stream",
+    "stream_text",
+    "token_log_probs",
+    "Temperature",
+    "TopK",
+    "TopP",
+    "MinP",
+    "Typical",
+    "Epsilon",
+    "Eta",
+    "TopNSigma",
+    "SamplingParams",
+    "draw",
+    "KVCache",
+]

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from tqdm.auto import tqdm
 
 from minigpt.config import GPTConfig
 from minigpt.corpus import HELD_OUT, training_split
 from minigpt.model import MiniGPT
+from minigpt.pretrained import WEIGHTS, save
 from minigpt.tokenization import CharTokenizer
-
-WEIGHTS = Path(__file__).parent / "weights"
 
 
 @dataclass(frozen=True)
@@ -129,15 +127,6 @@ def train(model, token_ids, config=None, *, progress=True, after_step=None):
     return losses
 
 
-def save_model(model, tokenizer, path):
-    """Write a model in float16 as safetensors, its shape and vocabulary in the header, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header = {"config": json.dumps(asdict(model.config)), "characters": tokenizer.characters}
-    partial = path.with_suffix(".partial")
-    save_file({name: w.detach().half().contiguous() for name, w in model.state_dict().items()}, partial, header)
-    partial.replace(path)
-
-
 def main(arguments=None):
     """Train the shipped model and its early sibling, and write weights and log."""
     parser = argparse.ArgumentParser(prog="python -m minigpt.train", description=main.__doc__)
@@ -150,17 +139,22 @@ def main(arguments=None):
     training_ids, held_out_ids = (torch.tensor(tokenizer.encode(text)) for text in (training_text, held_out_text))
     torch.manual_seed(config.seed)
     model = MiniGPT(play_config(tokenizer.vocab_size))
+
+    def save_half(name):
+        half = {key: weight.detach().half() for key, weight in model.state_dict().items()}
+        save(options.out / f"{name}.safetensors", model.config, half, tokenizer)
+
     validation, start = {}, time.perf_counter()
 
     def after_step(step, _):
         if step == config.early:
-            save_model(model, tokenizer, options.out / "shakespeare-early.safetensors")
+            save_half("shakespeare-early")
         if step % 400 == 0 or step in (config.early, config.steps):
             validation[step] = loss_on(model, held_out_ids)
             tqdm.write(f"step {step:5d}  held-out loss {validation[step]:.4f} nats a character")
 
     losses = train(model, training_ids, config, after_step=after_step)
-    save_model(model, tokenizer, options.out / "shakespeare.safetensors")
+    save_half("shakespeare")
     log = {
         "settings": asdict(config),
         "model": asdict(model.config),

@@ -1,0 +1,170 @@
+// From logits to a token, as minigpt.processors and minigpt.sampling do it: logits float32, all sums float64.
+//
+// A state is { z, ids }: logits by id, and the ids still alive, most likely first, equal logits by rising id. A rule is
+// a pure function (state, value) -> state. The sort is done once, in `distribution`: temperature keeps the order.
+(function (root) {
+  const ns = (root.nextToken ??= {});
+
+  function distribution(logits) {
+    const z = Float32Array.from(logits);
+    if (z.some((v) => Number.isNaN(v) || v === Infinity)) throw new RangeError("the logits hold a NaN or +inf");
+    const ids = Int32Array.from(z.keys()).filter((i) => z[i] > -Infinity);
+    if (!ids.length) throw new RangeError("every logit is -inf: no token is left");
+    return { z, ids: ids.sort((a, b) => z[b] - z[a] || a - b) };
+  }
+
+  // Probabilities in the order of `state.ids`.
+  function softmax({ z, ids }) {
+    const p = new Float64Array(ids.length), peak = z[ids[0]];
+    let total = 0;
+    for (let i = 0; i < p.length; i++) total += p[i] = Math.exp(z[ids[i]] - peak);
+    for (let i = 0; i < p.length; i++) p[i] /= total;
+    return p;
+  }
+
+  // Shannon entropy in nats.
+  function entropy(p) {
+    let sum = 0;
+    for (let i = 0; i < p.length; i++) if (p[i] > 0) sum -= p[i] * Math.log(p[i]);
+    return sum;
+  }
+
+  // What a reader wants to know of a distribution: entropy in bits, effective number of tokens, mass of the first.
+  function summary(p) {
+    const bits = entropy(p) / Math.LN2;
+    return { bits, effective: 2 ** bits, top: p[0] };
+  }
+
+  const first = (state, count) => ({ z: state.z, ids: state.ids.subarray(0, count) });
+
+  // The ids from the first on for which `keep(rank)` holds; those with the largest logit always stay.
+  function leading(state, keep) {
+    const { z, ids } = state;
+    let count = 1;
+    while (count < ids.length && (z[ids[count]] === z[ids[0]] || keep(count))) count++;
+    return first(state, count);
+  }
+
+  function temperature(state, T) {
+    if (T === 1) return state;
+    if (T === 0) return first(state, 1);
+    const peak = state.z[state.ids[0]], z = new Float32Array(state.z.length).fill(-Infinity);
+    const ids = Int32Array.from(state.ids);
+    for (const id of ids) z[id] = (state.z[id] - peak) / T;
+    // Rounding to float32 may make neighbours equal, or -Infinity at the end.
+    for (let start = 0, end; start < ids.length; start = end) {
+      for (end = start + 1; end < ids.length && z[ids[end]] === z[ids[start]]; end++);
+      if (z[ids[start]] === -Infinity) return { z, ids: ids.subarray(0, start) };
+      if (end > start + 1) ids.subarray(start, end).sort();
+    }
+    return { z, ids };
+  }
+
+  const topK = (state, k) => first(state, Math.min(k, state.ids.length));
+
+  function topP(state, mass) {
+    if (mass === 1) return state;
+    const p = softmax(state);
+    let count = 0;
+    for (let before = 0; count < p.length && before < mass; count++) before += p[count];
+    return first(state, count);
+  }
+
+  function minP(state, share) {
+    const { z, ids } = state, floor = z[ids[0]] + Math.log(share);
+    return leading(state, (rank) => z[ids[rank]] >= floor);
+  }
+
+  function epsilon(state, floor) {
+    const p = softmax(state);
+    return leading(state, (rank) => p[rank] >= floor);
+  }
+
+  const etaFloor = (p, eta) => Math.min(eta, Math.sqrt(eta) * Math.exp(-entropy(p)));
+
+  function eta(state, value) {
+    const p = softmax(state), floor = etaFloor(p, value);
+    return leading(state, (rank) => p[rank] >= floor);
+  }
+
+  function sigma({ z, ids }) {
+    let sum = 0, squares = 0;
+    for (const id of ids) sum += z[id];
+    const mean = sum / ids.length;
+    for (const id of ids) squares += (z[id] - mean) ** 2;
+    return Math.sqrt(squares / ids.length);
+  }
+
+  function topNSigma(state, n) {
+    const { z, ids } = state, floor = z[ids[0]] - n * sigma(state);
+    return leading(state, (rank) => z[ids[rank]] >= floor);
+  }
+
+  // Ranks by rising |-log p - H|, equal ones by rising id: to both sides of the entropy the deviation grows, so two
+  // sorted lists are merged.
+  function typicalOrder({ z, ids }, p) {
+    const n = ids.length, nats = entropy(p), deviation = new Float64Array(n);
+    let middle = 0;
+    for (let i = 0; i < n; i++) {
+      const surprise = -Math.log(p[i]);
+      if (surprise < nats) middle = i + 1;
+      deviation[i] = Math.abs(surprise - nats);
+    }
+    const left = new Int32Array(middle), order = new Int32Array(n);
+    for (let end = middle, at = 0, start; end > 0; end = start) { // reversed, but equal logits keep their order
+      for (start = end - 1; start > 0 && z[ids[start - 1]] === z[ids[start]]; start--);
+      for (let i = start; i < end; i++) left[at++] = i;
+    }
+    for (let at = 0, l = 0, r = middle; at < n; at++) {
+      const a = left[l], b = r;
+      const takeLeft = l < middle && (r >= n || deviation[a] < deviation[b] ||
+        (deviation[a] === deviation[b] && ids[a] < ids[b]));
+      order[at] = takeLeft ? (l++, a) : (r++, b);
+    }
+    return order;
+  }
+
+  function typical(state, mass) {
+    if (mass === 1) return state;
+    const p = softmax(state), kept = new Uint8Array(p.length);
+    let before = 0;
+    for (const rank of typicalOrder(state, p)) {
+      if (before >= mass) break;
+      kept[rank] = 1;
+      before += p[rank];
+    }
+    return { z: state.z, ids: state.ids.filter((_, rank) => kept[rank]) };
+  }
+
+  // By name and in the order of Hugging Face's transformers.
+  const rules = {
+    temperature, top_k: topK, top_p: topP, min_p: minP, typical_p: typical, epsilon, eta, top_n_sigma: topNSigma,
+  };
+
+  // [[name, value], ...] for settings like SamplingParams'; null is off, and temperature 0 needs nothing else.
+  function steps(settings) {
+    if (settings.temperature === 0) return [["temperature", 0]];
+    return Object.keys(rules).filter((name) => settings[name] != null).map((name) => [name, settings[name]]);
+  }
+
+  const run = (state, steps) => steps.reduce((now, [name, value]) => rules[name](now, value), state);
+
+  // A function u -> id: the first id whose cumulative probability, in id order, exceeds u.
+  function drawer({ z, ids }) {
+    const cumulative = new Float64Array(z.length), peak = z[ids[0]];
+    for (const id of ids) cumulative[id] = Math.exp(z[id] - peak);
+    for (let i = 1; i < cumulative.length; i++) cumulative[i] += cumulative[i - 1];
+    const total = cumulative[cumulative.length - 1];
+    return (u) => {
+      let low = 0, high = cumulative.length - 1;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (cumulative[middle] > u * total) high = middle;
+        else low = middle + 1;
+      }
+      return low;
+    };
+  }
+
+  ns.sampler = { distribution, softmax, entropy, summary, steps, run, drawer, typicalOrder, etaFloor, sigma };
+})(globalThis);
