@@ -7,6 +7,7 @@ The play models ship with the package. SmolLM2-135M-Instruct comes as a 4-bit GG
 import importlib.util
 import json
 import os
+import zlib
 from dataclasses import asdict
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def save(path, config, tensors, tokenizer):
         tensors: name → tensor, in the dtype to store.
         tokenizer: the tokenizer that goes with it.
     """
-    header = {"config": json.dumps(asdict(config)), "checksum": str(_checksum(tensors)), **tokenizer.header()}
+    header = {"config": json.dumps(asdict(config)), **tokenizer.header()}
+    header["checksum"] = _checksum(header, tensors)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
@@ -76,9 +78,9 @@ def _read(path, way_out):
         raise FileNotFoundError(f"{path} is missing: {way_out}")
     try:
         with safe_open(path, "pt") as file:
-            header = file.metadata()
+            header = dict(file.metadata())
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        intact = header["checksum"] == str(_checksum(tensors))
+        intact = header.pop("checksum") == _checksum(header, tensors)
     except (SafetensorError, KeyError, TypeError, OSError) as error:
         raise ValueError(f"{path} is damaged ({error}): {way_out}") from None
     if not intact:
@@ -90,10 +92,13 @@ def _read(path, way_out):
     return model.eval(), CharTokenizer(characters) if characters else BPETokenizer.from_header(header)
 
 
-def _checksum(tensors):
-    """The sum of all weights read as integers: cheap, and any damaged byte changes it."""
+def _checksum(header, tensors):
+    """A checksum of header, names and shapes, and the sum of all weights read as integers: any damaged byte shows."""
+    shapes = {name: [str(t.dtype), *t.shape] for name, t in tensors.items()}
+    words = json.dumps([header, shapes], sort_keys=True).encode()
     integer = {2: torch.int16, 4: torch.int32}
-    return sum(int(t.view(integer[t.element_size()]).sum()) for t in tensors.values())
+    weights = sum(int(t.view(integer[t.element_size()]).sum()) for t in tensors.values())
+    return f"{zlib.crc32(words):08x} {weights}"
 
 
 def _gguf_file():
