@@ -31,7 +31,7 @@ lint: $(READY) ## check style and format of code and notebooks, and that noteboo
 	@echo "== Lint"
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
-	@$(VENV)/bin/nbstripout --verify notebooks/*.ipynb
+	@$(VENV)/bin/nbstripout --keep-id --verify notebooks/*.ipynb
 
 train: $(READY) ## train the shipped model again (about half an hour on two cores)
 	@$(RUN) -m minigpt.train

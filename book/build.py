@@ -124,7 +124,7 @@ def is_cached(cache, path):
 def copy_of(path):
     """A copy to run, with one more cell that moves every control, so that callbacks run too."""
     notebook = nbformat.read(path, as_version=4)
-    source = f"{inspect.getsource(move_controls)}\n\nmove_controls()"
+    source = f"# every control is moved\n{inspect.getsource(move_controls)}\n\nmove_controls()"
     notebook.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": ["added-by-build"]}))
     copy = COPIES / path.relative_to(ROOT)
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -194,8 +194,8 @@ def find_faults(cells):
             continue
         where, timing = f"cell {number} ({cell.source.strip().splitlines()[0]})", cell.metadata.get("execution", {})
         errors = [f"{output.ename}: {output.evalue}" for output in cell.outputs if output.output_type == "error"]
-        if not errors and "shell.execute_reply" not in timing:
-            errors = ["stopped, after too long a time" if timing else "never ran"]
+        if "shell.execute_reply" not in timing:
+            errors = ["ran too long and was stopped" if timing else "never ran"]
         if errors:
             yield f"{where}: {errors[0]}"
             return
