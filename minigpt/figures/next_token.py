@@ -1,0 +1,200 @@
+"""Pictures of Part I, choosing the next token: chapters 01 to 03."""
+
+import math
+
+import numpy as np
+
+from minigpt.figures.style import INK, QUIET, colour, direct_label, marker, panels, percent, shades
+
+DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (4, 1, 1, 1)), (0, (8, 3)))
+
+
+def loss_curve(losses, vocab_size):
+    """The loss of each training step, its average over ten steps, and the loss of a guess that knows nothing.
+
+    Args:
+        losses: nats a token, one a step.
+        vocab_size: V; guessing evenly costs log V.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels()
+    steps = np.arange(1, len(losses) + 1)
+    smooth = np.convolve(losses, np.ones(10) / 10, mode="valid")
+    ax.plot(steps, losses, color=QUIET, linewidth=0.8, alpha=0.6)
+    ax.plot(steps[9:], smooth, color=INK)
+    ax.axhline(math.log(vocab_size), color=QUIET, linestyle="--", linewidth=1)
+    ax.annotate("every character equally likely", (len(losses), math.log(vocab_size)), ha="right", va="top", fontsize=9)
+    direct_label(ax, steps[-1], smooth[-1], f"{smooth[-1]:.2f}")
+    ax.set(xlabel="training step", ylabel="loss, nats a character", xlim=(0, len(losses)), ylim=(0, None))
+    return figure
+
+
+def recurrence(texts, window=8):
+    """Each text against itself: a dot where the windows that start at two places are the same.
+
+    The diagonal is a text meeting itself. Lines beside it are passages that come back; a loop fills the square.
+
+    Args:
+        texts: label → (token ids, strategy whose colour it takes), drawn side by side.
+        window: tokens that must agree.
+
+    Returns:
+        The figure.
+    """
+    figure, axes = panels(len(texts), height=2.9, sharey=True)
+    for ax, (label, (ids, strategy)) in zip(np.atleast_1d(axes), texts.items(), strict=True):
+        windows = [tuple(ids[i : i + window]) for i in range(len(ids) - window + 1)]
+        numbers = np.unique(windows, axis=0, return_inverse=True)[1].ravel()
+        rows, columns = np.nonzero(numbers[:, None] == numbers)
+        ax.scatter(columns, rows, s=0.4, color=colour(strategy), marker="s", linewidths=0, rasterized=True)
+        ax.set(xlabel=f"place in the text\n{label}", aspect="equal", xlim=(0, len(windows)), ylim=(len(windows), 0))
+    np.atleast_1d(axes)[0].set_ylabel("place in the text")
+    return figure
+
+
+def repeated_shares(shares, limit=0.5):
+    """How much of each text had stood in it before: one mark a text, one row a model.
+
+    Args:
+        shares: label → shares of repeated windows, one a text.
+        limit: above it a text counts as looping.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels(height=0.55 * len(shares) + 0.9)
+    for row, values in enumerate(shares.values()):
+        values = np.sort(values)
+        offsets = 0.12 * (np.arange(len(values)) % 3 - 1)  # so that equal shares stay apart
+        for loops, face in ((True, INK), (False, "none")):
+            chosen = (values > limit) == loops
+            ax.scatter(values[chosen], row + offsets[chosen], color=face, edgecolors=INK, marker=marker("greedy"), s=36)
+    ax.axvline(limit, color=QUIET, linestyle="--", linewidth=1)
+    ax.annotate("a loop →", (limit, 1), xycoords=("data", "axes fraction"), xytext=(4, 2), textcoords="offset points")
+    ax.set_yticks(range(len(shares)), shares)
+    ax.set(xlabel="share of 20-token windows that stood in the text before", xlim=(-0.03, 1.03))
+    ax.set_ylim(len(shares) - 0.5, -0.5)
+    percent(ax.xaxis)
+    return figure
+
+
+def confidence(texts, window=10):
+    """The probability of each chosen token along a text, averaged over the last few.
+
+    Args:
+        texts: label → (log-probabilities of the chosen tokens, whether the text loops).
+        window: tokens a mean.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels()
+    for label, (log_probs, loops) in texts.items():
+        smooth = np.convolve(np.exp(log_probs), np.ones(window) / window, mode="valid")
+        places = np.arange(window, len(log_probs) + 1)
+        ax.plot(places, smooth, color=colour("greedy"), linestyle="-" if loops else ":")
+        direct_label(ax, places[-1], smooth[-1], f"{label}\n{'loops' if loops else 'does not loop'}")
+    ax.set(
+        xlabel="token", ylabel=f"probability of the choice\n(mean of {window} tokens)", ylim=(0, 1.03), xlim=(0, None)
+    )
+    percent(ax.yaxis)
+    return figure
+
+
+def against_temperature(temperatures, curves, ylabel, share=False, log_y=False):
+    """Curves over the temperature, each named at its right end.
+
+    Args:
+        temperatures: rising, above 0.
+        curves: name → one value per temperature.
+        ylabel: what is shown, with its unit.
+        share: show 0 to 1 as per cent.
+        log_y: logarithmic values.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels()
+    ax.axvline(1, color=QUIET, linewidth=1)
+    looks = zip(shades("temperature", len(curves)), DASHES, strict=False)
+    for (name, values), (shade, dash) in zip(curves.items(), looks, strict=False):
+        ax.plot(temperatures, values, color=shade, linestyle=dash)
+        direct_label(ax, temperatures[-1], values[-1], name, color=shade)
+    ax.set(xlabel="temperature T", ylabel=ylabel, yscale="log" if log_y else "linear")
+    if share:
+        percent(ax.yaxis)
+    return figure
+
+
+def two_ends(temperatures, probs, names):
+    """Probabilities of a few tokens over a logarithmic temperature: one-hot at one end, uniform at the other.
+
+    Args:
+        temperatures: (n,), rising, above 0.
+        probs: (n, V), for a small V.
+        names: how the V tokens read.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels()
+    ax.axhline(1 / len(names), color=QUIET, linewidth=1)
+    ax.annotate(f"uniform: 1/{len(names)}", (temperatures[0], 1 / len(names)), (0, 4), textcoords="offset points")
+    middle = min(range(len(temperatures)), key=lambda i: abs(float(temperatures[i]) - 0.45))
+    for i, (name, shade) in enumerate(zip(names, shades("temperature", len(names)), strict=True)):
+        ax.plot(temperatures, probs[:, i], color=shade, linestyle=DASHES[i])
+        ax.annotate(name, (temperatures[middle], probs[middle, i]), (5, 3), textcoords="offset points", color=shade)
+    ax.set(xlabel="temperature T, logarithmic", ylabel="probability", xscale="log")
+    ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if temperatures[0] <= t <= temperatures[-1]]
+    ax.set_xticks(ticks, map(str, ticks))
+    ax.minorticks_off()
+    percent(ax.yaxis)
+    return figure
+
+
+def answers_against_temperature(temperatures, distinct, correct, answers):
+    """How varied and how right the answers to some questions are.
+
+    Args:
+        temperatures: the n temperatures tried.
+        distinct: question → n numbers of different answers.
+        correct: question → n triples: share that is right, and the ends of its interval (equal: no interval).
+        answers: how many answers each number is about.
+
+    Returns:
+        The figure.
+    """
+    figure, (left, right) = panels(2)
+    for i, (name, shade) in enumerate(zip(distinct, shades("temperature", len(distinct)), strict=True)):
+        look = {"color": shade, "linestyle": DASHES[i], "marker": "os^D"[i % 4]}
+        left.plot(temperatures, distinct[name], label=name, **look)
+        share, low, high = (list(values) for values in zip(*correct[name], strict=True))
+        below = [s - a for s, a in zip(share, low, strict=True)]
+        above = [b - s for s, b in zip(share, high, strict=True)]
+        right.errorbar(temperatures, share, (below, above), capsize=3, **look)
+    left.set(xlabel="temperature T", ylabel=f"different answers, of {answers}", xticks=temperatures)
+    right.set(xlabel="temperature T", ylabel="correct answers", xticks=temperatures)
+    percent(right.yaxis)
+    left.legend()
+    return figure
+
+
+def choices_along(tokens, choices):
+    """The effective number of tokens at each step of a text, on a logarithmic scale.
+
+    Args:
+        tokens: how the text's tokens read.
+        choices: name → exp(H) before each of them.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels()
+    for i, ((name, values), shade) in enumerate(zip(choices.items(), shades("temperature", len(choices)), strict=True)):
+        ax.plot(values, color=shade, linestyle=DASHES[i], marker="os^D"[i % 4])
+        direct_label(ax, len(tokens) - 1, values[-1], name, color=shade, xytext=(8, 0))
+    ax.set(xlabel="the token that came next in the greedy answer", ylabel="effective number of tokens", yscale="log")
+    ax.set_xticks(range(len(tokens)), tokens)
+    return figure
