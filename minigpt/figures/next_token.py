@@ -3,8 +3,9 @@
 import math
 
 import numpy as np
+from matplotlib.colors import ListedColormap
 
-from minigpt.figures.style import INK, QUIET, colour, direct_label, marker, panels, percent, shades
+from minigpt.figures.style import GROUND, INK, QUIET, colour, direct_label, marker, panels, percent, shades
 
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (4, 1, 1, 1)), (0, (8, 3)))
 
@@ -44,13 +45,16 @@ def recurrence(texts, window=8):
         The figure.
     """
     figure, axes = panels(len(texts), height=2.9, sharey=True)
-    for ax, (label, (ids, strategy)) in zip(np.atleast_1d(axes), texts.items(), strict=True):
+    axes = np.atleast_1d(axes)
+    for ax, (label, (ids, strategy)) in zip(axes, texts.items(), strict=True):
         windows = [tuple(ids[i : i + window]) for i in range(len(ids) - window + 1)]
         numbers = np.unique(windows, axis=0, return_inverse=True)[1].ravel()
-        rows, columns = np.nonzero(numbers[:, None] == numbers)
-        ax.scatter(columns, rows, s=0.4, color=colour(strategy), marker="s", linewidths=0, rasterized=True)
-        ax.set(xlabel=f"place in the text\n{label}", aspect="equal", xlim=(0, len(windows)), ylim=(len(windows), 0))
-    np.atleast_1d(axes)[0].set_ylabel("place in the text")
+        same = numbers[:, None] == numbers  # (windows, windows)
+        same[1:] |= same[:-1].copy()  # two dots thick, to stay visible at any size
+        ax.imshow(same, cmap=ListedColormap([GROUND, colour(strategy)]), interpolation="none")
+        ax.grid(False)
+        ax.set(xlabel=f"place in the text\n{label}")
+    axes[0].set_ylabel("place in the text")
     return figure
 
 
@@ -66,11 +70,9 @@ def repeated_shares(shares, limit=0.5):
     """
     figure, ax = panels(height=0.55 * len(shares) + 0.9)
     for row, values in enumerate(shares.values()):
-        values = np.sort(values)
-        offsets = 0.12 * (np.arange(len(values)) % 3 - 1)  # so that equal shares stay apart
-        for loops, face in ((True, INK), (False, "none")):
-            chosen = (values > limit) == loops
-            ax.scatter(values[chosen], row + offsets[chosen], color=face, edgecolors=INK, marker=marker("greedy"), s=36)
+        values, heights = np.array(values), row + np.linspace(-0.25, 0.25, len(values))  # equal shares stay apart
+        faces = [INK if value > limit else GROUND for value in values]
+        ax.scatter(values, heights, c=faces, edgecolors=INK, marker=marker("greedy"), s=30)
     ax.axvline(limit, color=QUIET, linestyle="--", linewidth=1)
     ax.annotate("a loop →", (limit, 1), xycoords=("data", "axes fraction"), xytext=(4, 2), textcoords="offset points")
     ax.set_yticks(range(len(shares)), shares)
