@@ -200,3 +200,126 @@ def choices_along(tokens, choices):
     ax.set(xlabel="the token that came next in the greedy answer", ylabel="effective number of tokens", yscale="log")
     ax.set_xticks(range(len(tokens)), tokens)
     return figure
+
+
+def kept_and_cut(words, probs, rules):
+    """The same few tokens under several rules, a small panel each: kept in colour, cut hatched.
+
+    Args:
+        words: the tokens, most likely first.
+        probs: their probabilities before the cut.
+        rules: `(strategy, label, keep)` for each panel; `keep` is a list of booleans.
+
+    Returns:
+        The figure.
+    """
+    figure, axes = panels(4, -(-len(rules) // 4), height=1.75, sharex=True, sharey=True)
+    for ax in axes.flat[len(rules) :]:
+        ax.set_visible(False)
+    for ax, (strategy, label, keep) in zip(axes.flat, rules, strict=False):
+        for row, (p, kept) in enumerate(zip(probs, keep, strict=True)):
+            look = {"fc": colour(strategy)} if kept else {"fc": "none", "ec": QUIET, "hatch": "////"}
+            ax.barh(row, p, height=0.7, **look)
+            ax.text(p + 0.015, row, "kept" if kept else "cut", va="center", fontsize=8, color=QUIET)
+        ax.set_title(label, fontsize=9, loc="left", pad=3)
+        ax.grid(False)
+    axes.flat[0].set(xlim=(0, 1.35 * max(probs)), yticks=range(len(words)), yticklabels=words)
+    axes.flat[0].invert_yaxis()
+    figure.supxlabel("probability before the cut", fontsize=10)
+    return figure
+
+
+def kept_by_temperature(temperatures, kept):
+    """How many tokens each rule keeps as the temperature rises.
+
+    Args:
+        temperatures: the values of T, rising.
+        kept: `{label: (strategy, counts)}`.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels(height=3.8)
+    for label, (strategy, counts) in kept.items():
+        ax.plot(temperatures, counts, color=colour(strategy), marker=marker(strategy), markersize=5)
+        direct_label(ax, temperatures[-1], counts[-1], label, color=colour(strategy))
+    ax.axvline(1, color=QUIET, linewidth=1, linestyle=":")
+    ax.set(yscale="log", xlabel="temperature T, applied before the rule", ylabel="tokens kept")
+    return figure
+
+
+def nucleus_sizes(prompts, k):
+    """How many tokens top-p keeps for every p, a line a prompt, beside top-k's fixed number.
+
+    Args:
+        prompts: `{prompt: sorted_probs}`, each (V,), falling.
+        k: the k of top-k.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels(height=3.8)
+    most = 0.99
+    for (prompt, probs), dashes, shade in zip(prompts.items(), DASHES, shades("top-p", len(prompts)), strict=True):
+        mass = probs.cumsum(-1).tolist()
+        n = 1 + sum(m < most for m in mass)
+        edges = [0, *mass[: n - 1], most]  # the n-th token is the last one needed somewhere below `most`
+        ax.stairs(range(1, n + 1), edges, baseline=None, color=shade, linestyle=dashes, linewidth=1.8)
+        direct_label(ax, most, n, f"{prompt} …", fontsize=8)
+    ax.axhline(k, color=colour("top-k"), linewidth=1.2)
+    ax.text(0.01, 1.12 * k, f"top-k {k}", color=colour("top-k"), fontsize=9)
+    ax.set(yscale="log", xlim=(0, most), xlabel="p, the mass to reach", ylabel="tokens kept by top-p")
+    percent(ax.xaxis)
+    return figure
+
+
+def nucleus_along(tokens, sizes, ranks, k):
+    """How many tokens top-p keeps at each place of a text, and the rank of the token that really came.
+
+    Args:
+        tokens: the text, one label a place.
+        sizes: tokens kept at each place.
+        ranks: rank of the real token, 1 for the likeliest.
+        k: the k of top-k.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels(height=3.6)
+    ax.bar(range(len(tokens)), sizes, width=0.7, color=colour("top-p"), alpha=0.45, label="kept by top-p")
+    outside = [rank > size for rank, size in zip(ranks, sizes, strict=True)]
+    for out, look, ink, label in ((False, "o", INK, "the real token"), (True, "X", colour("temperature"), "… cut")):
+        at = [i for i, o in enumerate(outside) if o == out]
+        ax.plot(at, [ranks[i] for i in at], look, color=ink, markersize=8 if out else 4.5, label=label)
+    ax.axhline(k, color=colour("top-k"), linewidth=1.2, label=f"top-k {k}")
+    ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
+    ax.set(yscale="log", ylim=(0.7, None), xlim=(-0.8, len(tokens) - 0.2), ylabel="tokens kept; rank")
+    ax.grid(axis="x", visible=False)
+    ax.legend(ncols=4, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), handlelength=1.2)
+    return figure
+
+
+def trade_off(points, human, xlabel, ylabel):
+    """One measure of text against another: a line a strategy, a point a setting, bars of one standard error.
+
+    Args:
+        points: `{strategy: [(setting, (x, error), (y, error)), …]}`; the setting is written at its point.
+        human: `((x, error), (y, error))` of text by people.
+        xlabel, ylabel: what the axes measure.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels(height=4.8)
+    for strategy, settings in points.items():
+        names, x, y = zip(*settings, strict=True)
+        (x, dx), (y, dy) = zip(*x, strict=True), zip(*y, strict=True)
+        look = {"color": colour(strategy), "marker": marker(strategy), "markersize": 6}
+        ax.errorbar(x, y, dy, dx, label=strategy, linewidth=1.2, elinewidth=0.7, **look)
+        for name, *at in zip(names, x, y, strict=True):
+            ax.annotate(name, at, xytext=(5, -9), textcoords="offset points", fontsize=7, color=QUIET)
+    (x, dx), (y, dy) = human
+    ax.errorbar(x, y, dy, dx, color=INK, marker="*", markersize=14, linestyle="none", label="people")
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.legend(fontsize=9)
+    return figure
