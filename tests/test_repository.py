@@ -9,6 +9,8 @@ import yaml
 from conftest import ROOT
 from notebook_rules import dead_links, notebook_problems
 
+from minigpt.explorers.base import SHARED_SCRIPTS
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "book").glob("*.md"))]
 REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements-assets.txt")
@@ -43,12 +45,12 @@ def test_contents_list_every_page():
 
 
 def test_scripts_of_the_live_figures():
-    """Every script is on the pages once, the one that mounts the figures last, the big data on none."""
+    """Every script is on the pages once: shared ones first, what mounts the figures last, the big data never."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]
     listed = [name for name, _ in config["html_js_files"]]
     present = {path.name for path in (ROOT / "minigpt/explorers/js").glob("*.js")} - {"distributions.js"}
     assert sorted(listed) == sorted(present)
-    assert listed[0] == "sampler.js" and listed[-1] == "boot.js"
+    assert listed[: len(SHARED_SCRIPTS)] == list(SHARED_SCRIPTS) and listed[-1] == "boot.js"
 
 
 def test_versions_agree():

@@ -6,6 +6,7 @@ import http.server
 import os
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from build import HTML, is_current
@@ -21,6 +22,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+ASK = Path(__file__).with_name("ask.js")
 # The theme writes this line on the first visit of every page; it is none of ours.
 FROM_THE_THEME = "Got invalid theme mode"
 
@@ -88,7 +90,9 @@ def open_page(browser):
 
         def opened(url, width=1200, dark=False):
             options = {"viewport": {"width": width, "height": 900}, "color_scheme": "dark" if dark else "light"}
-            page = contexts.enter_context(contextlib.closing(browser.new_context(**options))).new_page()
+            context = contexts.enter_context(contextlib.closing(browser.new_context(**options)))
+            context.add_init_script(path=ASK)
+            page = context.new_page()
             page.log = Log(page)
             page.goto(url, wait_until="load")
             return page
