@@ -37,7 +37,7 @@
       const script = document.createElement("script");
       script.src = DATA;
       script.onload = () => resolve(ns.distributions);
-      script.onerror = reject;
+      script.onerror = () => { loading = null; reject(); };
       document.head.append(script);
     }));
   }

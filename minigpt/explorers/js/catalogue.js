@@ -1,5 +1,5 @@
-// What the live figures offer: distributions and truncation rules. Between the outer braces stands strict JSON, because
-// Python reads this file too. Toys carry their logits; the others come from SmolLM2 and are kept in distributions.js.
+// What the live figures offer: distributions and truncation rules. After the equals sign stands strict JSON, because Python
+// reads this file too. Toys carry their logits; the others come from SmolLM2 and are kept in distributions.js.
 (globalThis.nextToken ??= {}).catalogue = {
   "sources": [
     { "name": "toy", "label": "toy: three tokens", "tokens": ["␣cat", "␣dog", "␣fish"], "logits": [2.0, 1.0, 0.5] },
@@ -13,19 +13,19 @@
     { "name": "chat", "label": "Chat: Tell me a joke.", "question": "Tell me a joke." }
   ],
   "methods": [
-    { "name": "top-k", "setting": "top_k", "label": "top-k", "symbol": "k", "unit": "tokens",
+    { "name": "top-k", "setting": "top_k", "label": "top-k", "knob": "count k", "symbol": "k", "unit": "",
       "low": 1, "high": 49152, "scale": "count", "start": 40 },
-    { "name": "top-p", "setting": "top_p", "label": "top-p", "symbol": "p", "unit": "of the mass",
+    { "name": "top-p", "setting": "top_p", "label": "top-p", "knob": "mass p", "symbol": "p", "unit": "",
       "low": 0.01, "high": 1, "scale": "share", "start": 0.9 },
-    { "name": "min-p", "setting": "min_p", "label": "min-p", "symbol": "min p", "unit": "of the top",
+    { "name": "min-p", "setting": "min_p", "label": "min-p", "knob": "share min p", "symbol": "min p", "unit": "",
       "low": 0.001, "high": 1, "scale": "log", "start": 0.1 },
-    { "name": "typical", "setting": "typical_p", "label": "typical", "symbol": "τ", "unit": "of the mass",
+    { "name": "typical", "setting": "typical_p", "label": "typical", "knob": "mass τ", "symbol": "τ", "unit": "",
       "low": 0.01, "high": 1, "scale": "share", "start": 0.9 },
-    { "name": "epsilon", "setting": "epsilon", "label": "epsilon", "symbol": "ε", "unit": "",
+    { "name": "epsilon", "setting": "epsilon", "label": "epsilon", "knob": "floor ε", "symbol": "ε", "unit": "",
       "low": 0.00001, "high": 0.5, "scale": "log", "start": 0.0006 },
-    { "name": "eta", "setting": "eta", "label": "eta", "symbol": "ε", "unit": "",
+    { "name": "eta", "setting": "eta", "label": "eta", "knob": "floor ε", "symbol": "ε", "unit": "",
       "low": 0.00001, "high": 0.5, "scale": "log", "start": 0.002 },
-    { "name": "top-n-sigma", "setting": "top_n_sigma", "label": "top-nσ", "symbol": "n", "unit": "σ",
+    { "name": "top-n-sigma", "setting": "top_n_sigma", "label": "top-nσ", "knob": "distance n", "symbol": "n", "unit": "σ",
       "low": 0.1, "high": 5, "scale": "tenths", "start": 1 }
   ]
 };

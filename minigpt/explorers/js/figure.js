@@ -1,0 +1,86 @@
+// The life of a figure: state with defaults over a widget model, one redraw for any number of changes, clean removal.
+(function (root) {
+  const ns = (root.nextToken ??= {});
+  ns.explorers ??= {};
+  const mounted = new WeakMap(); // element -> how to remove the figure in it
+  const TEXT = {
+    waiting: "Fetching the distribution…",
+    failed: (reason) => `This figure cannot be drawn: ${reason}.`,
+  };
+
+  // Register a figure. `build({ root, state, model })` draws nothing yet and gives { update, dispose }; `update` returns
+  // false while data are on their way.
+  ns.define = (name, defaults, build) => {
+    ns.explorers[name] = {
+      render({ model, el }) {
+        mounted.get(el)?.();
+        const { h } = ns.chart;
+        const root = el.appendChild(h("section", { class: "nt-figure", "data-figure": name }));
+        const notice = h("p", { class: "nt-notice", role: "status" });
+        const state = {
+          get: (key) => model.get(key) ?? defaults[key],
+          set(changes) {
+            for (const [key, value] of Object.entries(changes)) model.set(key, value);
+            model.save_changes();
+          },
+        };
+        let queued = false, removed = false;
+
+        function update(error) {
+          if (removed) return;
+          let message = error;
+          try {
+            if (!message) message = view.update() === false ? TEXT.waiting : "";
+          } catch (problem) {
+            message = problem.message;
+            console.error(`figure ${name}:`, problem);
+          }
+          const waiting = message === TEXT.waiting;
+          root.setAttribute("aria-busy", waiting);
+          notice.hidden = !message;
+          notice.textContent = !message || waiting ? message : TEXT.failed(message);
+        }
+        const redraw = () => {
+          if (queued) return;
+          queued = true;
+          queueMicrotask(() => { queued = false; update(); });
+        };
+
+        const view = build({ root, state, model, source: (key) => ns.source(model, key, update) });
+        root.append(notice);
+        const events = Object.keys(defaults).map((key) => `change:${key}`);
+        events.forEach((event) => model.on(event, redraw));
+        update();
+        function dispose() {
+          removed = true;
+          events.forEach((event) => model.off(event, redraw));
+          view.dispose?.();
+          root.remove();
+          mounted.delete(el);
+        }
+        mounted.set(el, dispose);
+        return dispose;
+      },
+    };
+  };
+
+  // The stops of a slider, by the scale the catalogue names.
+  ns.stops = ({ scale, low, high }) => {
+    const between = (value) => value >= low && value <= high;
+    const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
+    if (scale === "count") return [...new Set(range(161, (i) => Math.round(Math.exp((i / 160) * Math.log(high)))))];
+    if (scale === "share") return [...range(99, (i) => (i + 1) / 100), 0.995, 0.999, 1];
+    if (scale === "tenths") return range(Math.round(high * 10), (i) => (i + 1) / 10);
+    const mantissas = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
+    return range(70, (i) => Number(`${mantissas[i % 10]}e${Math.floor(i / 10) - 6}`)).filter(between);
+  };
+  ns.temperatures = Array.from({ length: 41 }, (_, i) => i / 20);
+
+  // About 100 ranks from 1 to V, evenly spread on a log scale: enough to draw a curve over the whole vocabulary.
+  ns.ranks = (V) => [...new Set(Array.from({ length: 121 }, (_, i) => Math.round(V ** (i / 120))))];
+  ns.rankAxis = (V, title) => ({
+    low: 1, high: V, log: true, title,
+    ticks: V < 10 ? Array.from({ length: V }, (_, i) => [i + 1, String(i + 1)])
+      : [1, 10, 100, 1000, 10000].filter((n) => n <= V).map((n) => [n, ns.chart.thousands(n)]),
+  });
+})(globalThis);
