@@ -68,7 +68,7 @@ def marker(strategy):
 def shades(strategy, n):
     """`n` shades of a strategy's colour, light to dark, for rising values of its setting: RGB tuples."""
     base = to_rgb(colour(strategy))
-    steps = [0.2 - 0.85 * i / max(1, n - 1) for i in range(n)]  # above 0 towards white, below 0 towards black
+    steps = [0.15 - 0.8 * i / max(1, n - 1) for i in range(n)]  # above 0 towards white, below 0 towards black
     return [tuple(c + (1 - c) * s if s > 0 else c * (1 + s) for c in base) for s in steps]
 
 
