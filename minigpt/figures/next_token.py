@@ -105,28 +105,30 @@ def confidence(texts, window=10):
     return figure
 
 
-def against_temperature(temperatures, curves, ylabel, share=False, log_y=False):
-    """Curves over the temperature, each named at its right end.
+def against_temperature(temperatures, effective, outside, k):
+    """How open a choice is and how much of it lies in the tail, over the temperature.
 
     Args:
         temperatures: rising, above 0.
-        curves: name → one value per temperature.
-        ylabel: what is shown, with its unit.
-        share: show 0 to 1 as per cent.
-        log_y: logarithmic values.
+        effective: name of a distribution → its effective number of tokens at each temperature.
+        outside: name, all or some of the same → its mass outside the k likeliest tokens.
+        k: that number of tokens.
 
     Returns:
         The figure.
     """
-    figure, ax = panels()
-    ax.axvline(1, color=QUIET, linewidth=1)
-    looks = zip(shades("temperature", len(curves)), DASHES, strict=False)
-    for (name, values), (shade, dash) in zip(curves.items(), looks, strict=False):
-        ax.plot(temperatures, values, color=shade, linestyle=dash)
-        direct_label(ax, temperatures[-1], values[-1], name, color=shade)
-    ax.set(xlabel="temperature T", ylabel=ylabel, yscale="log" if log_y else "linear")
-    if share:
-        percent(ax.yaxis)
+    figure, (left, right) = panels(2)
+    looks = dict(zip(effective, zip(shades("temperature", len(effective)), DASHES, strict=False), strict=False))
+    for ax, curves in ((left, effective), (right, outside)):
+        ax.axvline(1, color=QUIET, linewidth=1)
+        for name, values in curves.items():
+            shade, dash = looks[name]
+            ax.plot(temperatures, values, color=shade, linestyle=dash, label=name)
+        ax.set(xlabel="temperature T")
+    left.set(ylabel="effective number of tokens", yscale="log")
+    right.set(ylabel=f"mass outside the top {k}")
+    left.legend(handlelength=3)
+    percent(right.yaxis)
     return figure
 
 
@@ -136,7 +138,7 @@ def two_ends(temperatures, probs, names):
     Args:
         temperatures: (n,), rising, above 0.
         probs: (n, V), for a small V.
-        names: how the V tokens read.
+        names: how the V tokens read, likeliest first.
 
     Returns:
         The figure.
@@ -144,12 +146,13 @@ def two_ends(temperatures, probs, names):
     figure, ax = panels()
     ax.axhline(1 / len(names), color=QUIET, linewidth=1)
     ax.annotate(f"uniform: 1/{len(names)}", (temperatures[0], 1 / len(names)), (0, 4), textcoords="offset points")
-    middle = min(range(len(temperatures)), key=lambda i: abs(float(temperatures[i]) - 0.45))
+    middle = len(temperatures) // 2
+    offsets = [(6, 3), *[(-30, 6)] * (len(names) - 2), (8, -12)]  # above the first curve, below the last
     for i, (name, shade) in enumerate(zip(names, shades("temperature", len(names)), strict=True)):
         ax.plot(temperatures, probs[:, i], color=shade, linestyle=DASHES[i])
-        ax.annotate(name, (temperatures[middle], probs[middle, i]), (5, 3), textcoords="offset points", color=shade)
+        ax.annotate(name, (temperatures[middle], probs[middle, i]), offsets[i], textcoords="offset points")
     ax.set(xlabel="temperature T, logarithmic", ylabel="probability", xscale="log")
-    ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if temperatures[0] <= t <= temperatures[-1]]
+    ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if temperatures[0] <= t <= temperatures[-1]]
     ax.set_xticks(ticks, map(str, ticks))
     ax.minorticks_off()
     percent(ax.yaxis)
@@ -179,7 +182,7 @@ def answers_against_temperature(temperatures, distinct, correct, answers):
     left.set(xlabel="temperature T", ylabel=f"different answers, of {answers}", xticks=temperatures)
     right.set(xlabel="temperature T", ylabel="correct answers", xticks=temperatures)
     percent(right.yaxis)
-    left.legend()
+    left.legend(handlelength=3)
     return figure
 
 
@@ -196,7 +199,7 @@ def choices_along(tokens, choices):
     figure, ax = panels()
     for i, ((name, values), shade) in enumerate(zip(choices.items(), shades("temperature", len(choices)), strict=True)):
         ax.plot(values, color=shade, linestyle=DASHES[i], marker="os^D"[i % 4])
-        direct_label(ax, len(tokens) - 1, values[-1], name, color=shade, xytext=(8, 0))
+        direct_label(ax, len(tokens) - 1, values[-1], name)
     ax.set(xlabel="the token that came next in the greedy answer", ylabel="effective number of tokens", yscale="log")
     ax.set_xticks(range(len(tokens)), tokens)
     return figure
@@ -240,9 +243,11 @@ def kept_by_temperature(temperatures, kept):
         The figure.
     """
     figure, ax = panels(height=3.8)
-    for label, (strategy, counts) in kept.items():
+    above = math.inf
+    for label, (strategy, counts) in sorted(kept.items(), key=lambda item: -item[1][1][-1]):
         ax.plot(temperatures, counts, color=colour(strategy), marker=marker(strategy), markersize=5)
-        direct_label(ax, temperatures[-1], counts[-1], label, color=colour(strategy))
+        above = min(counts[-1], above / 1.5)  # names that would touch move down
+        direct_label(ax, temperatures[-1], above, label, color=colour(strategy))
     ax.axvline(1, color=QUIET, linewidth=1, linestyle=":")
     ax.set(yscale="log", xlabel="temperature T, applied before the rule", ylabel="tokens kept")
     return figure
@@ -259,7 +264,7 @@ def nucleus_sizes(prompts, k):
         The figure.
     """
     figure, ax = panels(height=3.8)
-    most = 0.99
+    most = 0.95
     for (prompt, probs), dashes, shade in zip(prompts.items(), DASHES, shades("top-p", len(prompts)), strict=True):
         mass = probs.cumsum(-1).tolist()
         n = 1 + sum(m < most for m in mass)
