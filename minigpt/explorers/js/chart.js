@@ -218,7 +218,7 @@
   function table(caption, read) {
     const body = h("div", { class: "nt-table", id: unique(), hidden: true, tabindex: 0, role: "region", "aria-label": caption });
     const copy = button(TEXT.copy, () => {
-      put(read().map((line) => line.join("\t")).join("\n"));
+      put(read().map((line) => line.map(plain).join("\t")).join("\n"));
       copy.textContent = TEXT.copied;
       setTimeout(() => { copy.textContent = TEXT.copy; }, 1500);
     }, { hidden: true });
@@ -232,10 +232,11 @@
       const [head, ...lines] = read();
       body.replaceChildren(h("table", null, h("caption", null, caption),
         h("thead", null, h("tr", null, head.map((cell) => h("th", { scope: "col" }, cell)))),
-        h("tbody", null, lines.map((line) => h("tr", null, line.map((cell) => h("td", null, String(cell))))))));
+        h("tbody", null, lines.map((line) => h("tr", null, line.map((cell) => h("td", null, plain(cell))))))));
     }
     return { buttons: [open, copy], body, update };
   }
+  const plain = (cell) => (cell === -Infinity ? "-inf" : String(cell));
   function put(text) {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
     const area = h("textarea", null, text); // a page opened from a file may have no clipboard object

@@ -141,6 +141,13 @@
     temperature, top_k: topK, top_p: topP, min_p: minP, typical_p: typical, epsilon, eta, top_n_sigma: topNSigma,
   };
 
+  // The values a rule takes; SamplingParams refuses the same ones.
+  const share = (p) => p > 0 && p <= 1, floor = (p) => p > 0 && p < 1;
+  const legal = {
+    temperature: (T) => T >= 0, top_k: (k) => Number.isInteger(k) && k >= 1, top_p: share, min_p: (p) => p >= 0 && p <= 1,
+    typical_p: share, epsilon: floor, eta: floor, top_n_sigma: (n) => n > 0,
+  };
+
   // [[name, value], ...] for settings like SamplingParams'; null is off, and temperature 0 needs nothing else.
   function steps(settings) {
     if (settings.temperature === 0) return [["temperature", 0]];
@@ -166,5 +173,5 @@
     };
   }
 
-  ns.sampler = { distribution, softmax, entropy, summary, steps, run, drawer, typicalOrder, etaFloor, sigma };
+  ns.sampler = { distribution, softmax, entropy, summary, legal, steps, run, drawer, typicalOrder, etaFloor, sigma };
 })(globalThis);

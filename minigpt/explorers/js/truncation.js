@@ -43,7 +43,7 @@
     return method;
   };
   // A value left over from another rule does not count.
-  const legal = ({ low, high, start }, value) => (value >= Math.min(low, 0.001) && value <= high ? value : start);
+  const legal = ({ setting, start }, value) => (value != null && ns.sampler.legal[setting](value) ? value : start);
 
   const defaults = { source: "capital", method: "top-p", value: null, temperature: 1, rows: ROWS };
   ns.define("truncation", defaults, ({ root, state, source }) => {
@@ -93,7 +93,7 @@
       heading.textContent = method.label;
       const from = source(name);
       const high = method.scale === "count" && from ? from.V : method.high; // k above V acts as V
-      knob.set(Math.min(value, high), {
+      knob.set(value, {
         stops: ns.stops({ ...method, high }), home: Math.min(method.start, high),
         format: (v) => `${method.scale === "count" ? thousands(v) : short(v)} ${method.unit}`.trim(),
         label: method.knob,
@@ -209,7 +209,7 @@
   function sentence({ from, method, value, T, final, mass, bits, effective, rows }) {
     const V = thousands(from.V);
     if (T === 0) return TEXT.greedy(rows[0].token, V);
-    const amount = method.scale === "count" ? thousands(Math.min(value, from.V)) : short(value);
+    const amount = method.scale === "count" ? thousands(value) : short(value);
     return TEXT.sentence(`${method.label} ${amount}`, thousands(final.ids.length), V, percent(mass, 1), fixed(bits), count(effective)) +
       (rows[0].kept ? "" : TEXT.favourite(rows[0].token));
   }
