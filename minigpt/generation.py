@@ -245,13 +245,14 @@ def token_log_probs(model, token_ids, attention_mask=None):
         precedes, get 0.
 
     Raises:
-        ValueError: texts of one token; what the model refuses.
+        ValueError: texts of one token; logits that hold NaN; what the model refuses.
     """
     if token_ids.dim() != 2 or token_ids.size(1) < 2:
         raise ValueError(f"token_ids has shape {tuple(token_ids.shape)}: the first token has no probability, give two")
     with torch.no_grad():
         logits = model(token_ids, attention_mask=attention_mask)[:, :-1]
-    log_probs = logits.float().log_softmax(-1).gather(-1, token_ids[:, 1:, None]).squeeze(-1)
+    logits = check_logits(logits.flatten(0, 1)).view_as(logits)
+    log_probs = logits.log_softmax(-1).gather(-1, token_ids[:, 1:, None]).squeeze(-1)
     return log_probs if attention_mask is None else log_probs.masked_fill(~attention_mask[:, :-1].bool(), 0)
 
 
@@ -264,11 +265,17 @@ def stream_text(steps, tokenizer, stop=()):
     Args:
         steps: `Step`s of one row, as from `stream`.
         tokenizer: the model's tokenizer.
-        stop: strings that end the text; they may straddle tokens and are not shown.
+        stop: a string that ends the text, or several; they may straddle tokens and are not shown.
 
     Yields:
         Non-empty strings; joined they are the text up to EOS or the first stop string.
+
+    Raises:
+        ValueError: an empty stop string.
     """
+    stop = (stop,) if isinstance(stop, str) else tuple(stop)
+    if "" in stop:
+        raise ValueError("stop='' would end every text at once: give at least one character, or leave it out")
     decode, held = tokenizer.decoder(), ""
     for step in steps:
         if step.finish_reasons[0] != "eos":

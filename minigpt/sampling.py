@@ -82,11 +82,10 @@ class SamplingParams:
 
     def _processors(self):
         settings = {name: getattr(self, name) for name in RULES}
-        return {
-            name: RULES[name](value)
-            for name, value in settings.items()
-            if value is not None and (name, value) != ("temperature", 1)
-        }
+        made = {name: RULES[name](value) for name, value in settings.items() if value is not None}
+        if self.temperature == 1:
+            del made["temperature"]  # changes nothing
+        return made
 
 
 def apply(processors, token_ids, logits):
@@ -112,7 +111,7 @@ def draw(logits, uniforms):
     """
     logits = check_logits(logits).double()
     uniforms = torch.as_tensor(uniforms, dtype=torch.float64)
-    if uniforms.shape != logits.shape[:1] or (uniforms < 0).any() or (uniforms >= 1).any():
+    if uniforms.shape != logits.shape[:1] or not ((uniforms >= 0) & (uniforms < 1)).all():
         raise ValueError(f"uniforms={uniforms.tolist()} must be {logits.size(0)} numbers in [0, 1), one per row")
     weights = (logits - logits.amax(-1, keepdim=True)).exp()
     cumulative = weights.cumsum(-1)  # (B, V)

@@ -48,16 +48,20 @@ class CharTokenizer:
         return [self._ids[character] for character in text]
 
     def decode(self, ids):
-        """The text of the ids."""
-        return "".join(self.characters[i] for i in ids)
+        """The text of the ids.
+
+        Raises:
+            ValueError: an id outside the vocabulary.
+        """
+        return "".join(self.characters[_checked(i, self.vocab_size)] for i in ids)
 
     def decoder(self):
         """A streaming decoder: call it with each id in turn, get the text that id completes."""
-        return lambda i: self.characters[i]
+        return lambda i: self.characters[_checked(i, self.vocab_size)]
 
     def token_text(self, i):
         """How the token reads in a figure."""
-        return visible(self.characters[i])
+        return visible(self.characters[_checked(i, self.vocab_size)])
 
     def chat(self, messages):
         """The play model knows no chat.
@@ -117,17 +121,21 @@ class BPETokenizer:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids):
-        """The text of the ids; bytes that are no character, as at a cut, become U+FFFD."""
-        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        """The text of the ids; bytes that are no character, as at a cut, become U+FFFD.
+
+        Raises:
+            ValueError: an id outside the vocabulary.
+        """
+        return self._tokenizer.decode([_checked(i, self.vocab_size) for i in ids], skip_special_tokens=False)
 
     def decoder(self):
         """A streaming decoder: call it with each id in turn, get the text that is complete with it, perhaps none."""
         decode_stream = decoders.DecodeStream(skip_special_tokens=False)
-        return lambda i: decode_stream.step(self._tokenizer, i) or ""
+        return lambda i: decode_stream.step(self._tokenizer, _checked(i, self.vocab_size)) or ""
 
     def token_text(self, i):
         """How the token reads in a figure; bytes that are no whole character stand as hexadecimal, like ⟨F0⟩⟨9F⟩."""
-        token = self._tokenizer.id_to_token(i)
+        token = self._tokenizer.id_to_token(_checked(i, self.vocab_size))
         if any(c not in _BYTES for c in token):  # a special token
             return token
         raw = bytes(_BYTES[c] for c in token)
@@ -144,11 +152,15 @@ class BPETokenizer:
                 content stay text: nobody can speak for another role.
 
         Raises:
-            ValueError: a message without these two strings.
+            ValueError: a message without these two strings, or of another role.
         """
         for message in messages:
-            if not all(isinstance(message.get(key), str) for key in ("role", "content")):
-                raise ValueError(f"message {message!r} must have a 'role' and a 'content', both strings")
+            known = isinstance(message, dict) and message.get("role") in ("system", "user", "assistant")
+            if not (known and isinstance(message.get("content"), str)):
+                raise ValueError(
+                    f"message {message!r} must be a dict with a 'role' ('system', 'user' or 'assistant') "
+                    "and a 'content', a string"
+                )
         # The template is rendered around stand-ins, so that only its own markers are read as special tokens.
         stand_ins = [dict(message, content=f"\0{i}\0") for i, message in enumerate(messages)]
         template = ImmutableSandboxedEnvironment().from_string(self._template)
@@ -157,6 +169,12 @@ class BPETokenizer:
         for i, piece in enumerate(pieces):
             ids += self.encode(messages[int(piece)]["content"]) if i % 2 else self.encode(piece, special=True)
         return ids
+
+
+def _checked(i, vocab_size):
+    if not 0 <= i < vocab_size:
+        raise ValueError(f"token id {i} is outside the vocabulary of {vocab_size}: does it come from another model?")
+    return int(i)
 
 
 def visible(text):

@@ -39,7 +39,7 @@ class TrainConfig:
     batch_size: int = 16
     length: int = 256
     learning_rate: float = 3e-3
-    final_learning_rate: float = 3e-4
+    final_learning_rate: float = 1e-4
     warmup: int = 100
     weight_decay: float = 0.1
     clip: float = 1.0
@@ -71,7 +71,11 @@ def loss_on(model, token_ids, length=256, batch_size=32):
 
     Returns:
         nats a token.
+
+    Raises:
+        ValueError: a text shorter than one window.
     """
+    _check_length(token_ids, length)
     windows = (len(token_ids) - 1) // length
     inputs = token_ids[: windows * length].view(windows, length)
     targets = token_ids[1 : windows * length + 1].view(windows, length)
@@ -100,8 +104,7 @@ def train(model, token_ids, config=None, *, progress=True, after_step=None):
         ValueError: a text shorter than one window.
     """
     config = config or TrainConfig()
-    if len(token_ids) <= config.length:
-        raise ValueError(f"a text of {len(token_ids)} tokens has no window of length={config.length}: give more text")
+    _check_length(token_ids, config.length)
     generator = torch.Generator().manual_seed(config.seed)
     matrices = [p for p in model.parameters() if p.dim() == 2]
     gains = [p for p in model.parameters() if p.dim() < 2]
@@ -125,6 +128,11 @@ def train(model, token_ids, config=None, *, progress=True, after_step=None):
             if after_step is not None:
                 after_step(step + 1, losses[-1])
     return losses
+
+
+def _check_length(token_ids, length):
+    if len(token_ids) <= length:
+        raise ValueError(f"a text of {len(token_ids)} tokens has no window of length={length}: give more text")
 
 
 def main(arguments=None):
