@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import yaml
 from conftest import ROOT
 
 from minigpt import GPTConfig, MiniGPT, SamplingParams, TopP, generate, load, pretrained
+from minigpt.__main__ import main
 from minigpt.corpus import play_names
 from minigpt.explorers import TruncationExplorer
 from minigpt.explorers.base import draw_picture
@@ -87,6 +89,17 @@ def test_example_runs(capsys):
     (source,) = blocks(HOW_TO_USE, "python")
     exec(source, {})
     assert capsys.readouterr().out.startswith("Once upon a time")
+
+
+@pytest.mark.smollm2
+def test_command_lines_run(capsys):
+    """The commands beside it."""
+    commands = [shlex.split(line) for block in blocks(HOW_TO_USE, "bash") for line in block.splitlines()]
+    commands = [words[3:] for words in commands if words[1:3] == ["-m", "minigpt"]]
+    assert len(commands) == 2
+    for arguments in commands:
+        main([*arguments, "--max-new-tokens", "3"])
+        assert capsys.readouterr().out.startswith(arguments[0])
 
 
 @pytest.mark.smollm2
