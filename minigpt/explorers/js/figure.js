@@ -16,6 +16,8 @@
         mounted.get(el)?.();
         const { h } = ns.chart;
         const root = el.appendChild(h("section", { class: "nt-figure", "data-figure": name }));
+        // Keys pressed in a figure are its own: without this attribute JupyterLab takes the arrows from its sliders.
+        root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
         const notice = h("p", { class: "nt-notice", role: "status" });
         const state = {
           get: (key) => model.get(key) ?? defaults[key],

@@ -13,8 +13,13 @@
     return { z, ids: ids.sort((a, b) => z[b] - z[a] || a - b) };
   }
 
-  // Probabilities in the order of `state.ids`.
-  function softmax({ z, ids }) {
+  // Probabilities in the order of `state.ids`, worked out once: a state never changes.
+  const known = new WeakMap();
+  function softmax(state) {
+    if (!known.has(state)) known.set(state, probabilities(state));
+    return known.get(state);
+  }
+  function probabilities({ z, ids }) {
     const p = new Float64Array(ids.length), peak = z[ids[0]];
     let total = 0;
     for (let i = 0; i < p.length; i++) total += p[i] = Math.exp(z[ids[i]] - peak);
