@@ -27,25 +27,26 @@ globalThis.ask = {
 
   // Visible text in the article whose contrast with its ground is below 4.5.
   faint: () => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true }), known = new Map();
     const parse = (colour) => {
-      const canvas = (window.probe ??= document.createElement("canvas").getContext("2d", { willReadFrequently: true }));
-      canvas.clearRect(0, 0, 1, 1);
-      canvas.fillStyle = colour;
-      canvas.fillRect(0, 0, 1, 1);
-      const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
-      return [r, g, b, a / 255];
+      if (!known.has(colour)) {
+        canvas.clearRect(0, 0, 1, 1);
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+        known.set(colour, [r, g, b, a / 255]);
+      }
+      return known.get(colour);
     };
     const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a), 1];
     const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
     const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+    const grounds = new Map([[null, [255, 255, 255, 1]]]);
     const ground = (node) => {
-      const layers = [];
-      for (let n = node; n; n = n.parentElement) {
-        const colour = parse(getComputedStyle(n).backgroundColor);
-        if (colour[3] > 0) layers.push(colour);
-        if (colour[3] === 1) break;
+      if (!grounds.has(node)) {
+        grounds.set(node, over(parse(getComputedStyle(node).backgroundColor), ground(node.parentElement)));
       }
-      return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255, 1]);
+      return grounds.get(node);
     };
     const found = new Map();
     const walker = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
