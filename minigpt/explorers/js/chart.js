@@ -216,7 +216,7 @@
 
   // --- A table of the same numbers, one click away.
   function table(caption, read) {
-    const body = h("div", { class: "nt-table", id: unique(), hidden: true, tabindex: 0, role: "region", "aria-label": caption });
+    const body = h("div", { class: "nt-table", id: unique(), hidden: true, tabindex: 0, role: "group", "aria-label": caption });
     const copy = button(TEXT.copy, () => {
       put(read().map((line) => line.map(plain).join("\t")).join("\n"));
       copy.textContent = TEXT.copied;

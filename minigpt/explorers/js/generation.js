@@ -166,11 +166,12 @@
     const { h } = ns.chart, loops = stretches(run, step);
     const pieces = run.steps.slice(0, step + 1).map(({ id, text }, i) => {
       const looped = loops.some(([from, to]) => from <= i && i < to);
-      const kind = [i === step && "nt-new", looped && "nt-loop", run.words && i % 2 && "nt-odd"].filter(Boolean).join(" ");
+      const kind = [i === step && "nt-new", looped && "nt-loop"].filter(Boolean).join(" ");
       const blank = text ? [] : [h("span", { class: "nt-blank" }, run.tokens[id])];
       const lines = text.split(/(\n)/).map((part) => (part === "\n" ? [h("span", { class: "nt-blank" }, "↵"), "\n"] : part));
       return h("span", { class: kind, "data-step": i }, blank, lines.flat());
     });
+    node.classList.toggle("nt-words", run.words);
     node.replaceChildren(h("span", { class: "nt-prompt" }, run.prompt), ...pieces);
     node.scrollTop = node.scrollHeight;
   }
