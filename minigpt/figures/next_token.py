@@ -127,7 +127,7 @@ def against_temperature(temperatures, effective, outside, k):
         ax.set(xlabel="temperature T")
     left.set(ylabel="effective number of tokens", yscale="log")
     right.set(ylabel=f"mass outside the top {k}")
-    left.legend(handlelength=3)
+    figure.legend(handles=left.lines[1:], loc="outside upper center", ncols=len(effective), handlelength=3)
     percent(right.yaxis)
     return figure
 
@@ -327,4 +327,27 @@ def trade_off(points, human, xlabel, ylabel):
     ax.errorbar(x, y, dy, dx, color=INK, marker="*", markersize=14, linestyle="none", label="people")
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.legend(fontsize=9)
+    return figure
+
+
+def cost_after_seam(costs, group):
+    """What true text costs after a middle part of one kind or another, by distance from the seam.
+
+    Args:
+        costs: label → (mean nats a character of each group of characters, strategy or `None` for text that is true).
+        group: characters a group.
+
+    Returns:
+        The figure.
+    """
+    figure, ax = panels()
+    lines = iter(("-", ":"))
+    for label, (values, strategy) in costs.items():
+        places = group * np.arange(1, len(values) + 1)
+        look = {"color": QUIET, "linestyle": next(lines), "marker": "o", "markerfacecolor": GROUND}
+        if strategy:
+            look = {"color": colour(strategy), "marker": marker(strategy)}
+        ax.plot(places, values, label=label, markersize=5, **look)
+    ax.set(xlabel="true characters since the seam", ylabel="cost, nats a character", xlim=(0, None), xticks=places)
+    ax.legend()
     return figure
