@@ -269,39 +269,47 @@ def test_logits_come_in_float32_or_better():
 # Properties, on small vocabularies of sixteenths: ties are common, sums are not exact.
 
 
-@st.composite
-def batches(draw, ties=True):
-    """Logits (B, V) float32 in sixteenths, some `-inf`, at least one finite in each row."""
-    V, B = draw(st.integers(1, 9)), draw(st.integers(2, 4))
-    raw = np.frombuffer(draw(st.binary(min_size=B * V, max_size=B * V)), dtype=np.int8).reshape(B, V)
-    logits = torch.from_numpy(raw.astype(np.float32)) / 16
-    if ties:
-        logits = torch.where(torch.from_numpy(raw % 2 == 0), logits, (logits / 2).round())  # halves of all, coarser
-        # -8 stands for a filtered token; a row of nothing else is put right
-        logits = logits.masked_fill(torch.from_numpy(raw <= -96), NEVER)
-        logits[~logits.isfinite().any(-1), 0] = 0.0
-    else:
-        logits = logits + torch.arange(V) / 1024 * math.pi
-    return logits
-
-
-SIXTY_FOURTHS = st.integers(1, 63).map(lambda n: n / 64)
 RULES = {
-    "temperature": st.integers(1, 200).map(lambda n: Temperature(n / 50)),
-    "top_k": st.integers(1, 12).map(TopK),
-    "top_p": SIXTY_FOURTHS.map(TopP),
-    "min_p": st.integers(0, 64).map(lambda n: MinP(n / 64)),
-    "typical": SIXTY_FOURTHS.map(Typical),
-    "epsilon": SIXTY_FOURTHS.map(Epsilon),
-    "eta": SIXTY_FOURTHS.map(Eta),
-    "top_n_sigma": st.integers(1, 64).map(lambda n: TopNSigma(n / 16)),
+    "temperature": lambda n: Temperature((1 + n % 200) / 50),
+    "top_k": lambda n: TopK(1 + n % 12),  # also above V
+    "top_p": lambda n: TopP((1 + n % 63) / 64),
+    "min_p": lambda n: MinP(n % 65 / 64),
+    "typical": lambda n: Typical((1 + n % 63) / 64),
+    "epsilon": lambda n: Epsilon((1 + n % 63) / 64),
+    "eta": lambda n: Eta((1 + n % 63) / 64),
+    "top_n_sigma": lambda n: TopNSigma((1 + n % 64) / 16),
 }
-ANY_RULE = st.one_of(*RULES.values())
+
+
+def examples(*names, ties=True):
+    """Logits (B, V) float32 and a rule, made from one draw of bytes, which is fast.
+
+    Logits are sixteenths, some of them `-inf`, at least one finite in each row; B from 2 to 4, V from 1 to 9.
+
+    Args:
+        names: which of `RULES`; default all.
+        ties: whether equal and filtered logits occur.
+    """
+    names = names or tuple(RULES)
+
+    def made(raw):
+        B, V, which, n = 2 + raw[0] % 3, 1 + raw[1] % 9, raw[2], raw[3]
+        z = np.frombuffer(raw, dtype=np.int8, offset=4)[: B * V].reshape(B, V)
+        rule, logits = RULES[names[which % len(names)]](n), torch.from_numpy(z / np.float32(16))
+        if not ties:
+            return logits + torch.arange(V) / 1024 * math.pi, rule
+        logits = torch.where(torch.from_numpy(z % 2 == 0), logits, logits.round())  # half of them coarser still
+        logits = logits.masked_fill(torch.from_numpy(z < -96), NEVER)
+        logits[~logits.isfinite().any(-1), 0] = 0.0
+        return logits, rule
+
+    return st.binary(min_size=40, max_size=40).map(made)
 
 
 @settings(max_examples=800)
-@given(batches(), ANY_RULE)
-def test_every_rule(logits, rule):
+@given(examples())
+def test_every_rule(example):
+    logits, rule = example
     clone = logits.clone()
     z = rule(None, logits)
     assert torch.equal(logits, clone)  # never edited, bit for bit
@@ -319,57 +327,63 @@ def test_every_rule(logits, rule):
 
 
 @settings(max_examples=400)
-@given(batches(), ANY_RULE, st.sampled_from([torch.float16, torch.bfloat16]))
-def test_half_precision_input_gives_what_its_float32_copy_gives(logits, rule, dtype):
-    logits = logits.to(dtype)
-    assert torch.equal(rule(None, logits), rule(None, logits.float()))
+@given(examples())
+def test_half_precision_input_gives_what_its_float32_copy_gives(example):
+    logits, rule = example
+    for dtype in (torch.float16, torch.bfloat16):
+        half = logits.to(dtype)
+        assert torch.equal(rule(None, half), rule(None, half.float()))
 
 
 @settings(max_examples=400)
-@given(batches(ties=False), ANY_RULE, st.randoms(use_true_random=False))
-def test_names_of_tokens_do_not_matter(logits, rule, random):
-    order = list(range(logits.size(1)))
-    random.shuffle(order)
+@given(examples(ties=False), st.integers(0, 10**6))
+def test_names_of_tokens_do_not_matter(example, seed):
+    logits, rule = example
+    order = torch.randperm(logits.size(1), generator=torch.Generator().manual_seed(seed))
     assert torch.equal(rule(None, logits)[:, order], rule(None, logits[:, order]))
 
 
 @settings(max_examples=400)
-@given(batches(), st.one_of(RULES["top_k"], RULES["min_p"]))
-def test_rules_that_do_nothing_the_second_time(logits, rule):
+@given(examples("top_k", "min_p"))
+def test_rules_that_do_nothing_the_second_time(example):
     """Top-p, typical, epsilon, eta and top-nσ look at a distribution that the first pass has changed."""
+    logits, rule = example
     z = rule(None, logits)
     assert torch.equal(rule(None, z), z)
 
 
 @settings(max_examples=400)
-@given(batches(), st.sampled_from([TopK, TopP, MinP, Typical, Epsilon, Eta, TopNSigma]), st.data())
-def test_a_wider_setting_keeps_more(logits, rule, data):
-    values = data.draw(st.tuples(*[st.integers(1, 9) if rule is TopK else SIXTY_FOURTHS] * 2))
-    narrow, wide = sorted(values, reverse=rule in (MinP, Epsilon, Eta))
-    assert (rule(narrow).keep(logits) <= rule(wide).keep(logits)).all()
+@given(examples("top_k", "top_p", "min_p", "typical", "epsilon", "eta", "top_n_sigma"), st.integers(1, 63))
+def test_a_wider_setting_keeps_more(example, n):
+    logits, rule = example
+    (value,) = vars(rule).values()
+    other = n if isinstance(rule, TopK) else n / 64
+    narrow, wide = sorted((value, other), reverse=isinstance(rule, MinP | Epsilon | Eta))
+    assert (type(rule)(narrow).keep(logits) <= type(rule)(wide).keep(logits)).all()
 
 
 @settings(max_examples=300)
-@given(batches(), st.integers(1, 100), st.integers(1, 100))
-def test_temperatures_multiply(logits, a, b):
+@given(examples("temperature"), st.integers(1, 100))
+def test_temperatures_multiply(example, n):
     """T = a then T = b is T = ab, and T = a is the softmax of z / a."""
-    a, b = a / 25, b / 25
+    logits, a, b = example[0], example[1].temperature, n / 25
     twice = Temperature(b)(None, Temperature(a)(None, logits)).softmax(-1)
     assert torch.allclose(twice, Temperature(a * b)(None, logits).softmax(-1), atol=1e-5)
     assert torch.allclose(Temperature(a)(None, logits).softmax(-1), (logits / a).softmax(-1), atol=1e-5)
 
 
 @settings(max_examples=300)
-@given(batches())
-def test_neutral_settings_change_nothing(logits):
+@given(examples())
+def test_neutral_settings_change_nothing(example):
+    logits, _ = example
     for rule in (Temperature(1), TopP(1), Typical(1), MinP(0), TopK(logits.size(1))):
         assert torch.equal(rule(None, logits), logits)
 
 
 @settings(max_examples=300)
-@given(batches(), st.integers(1, 63), st.integers(1, 100))
-def test_top_n_sigma_does_not_notice_temperature(logits, n, t):
-    rule = TopNSigma(n / 16)
+@given(examples("top_n_sigma"), st.integers(1, 100))
+def test_top_n_sigma_does_not_notice_temperature(example, t):
+    logits, rule = example
     z = logits.double()
     edge = distance_to_cut(rule, z)
     warm = rule.keep(Temperature(t / 25)(None, z))
@@ -380,7 +394,7 @@ def test_top_n_sigma_does_not_notice_temperature(logits, n, t):
 
 
 def distance_to_cut(rule, z):
-    """How near the cut each token of z (B, V) float64 is, in units of the rule's measure: below 1e-9 rounding decides."""
+    """How near the cut each token of z (B, V) float64 is, in units of its measure: below 1e-9 rounding decides."""
     probs = z.softmax(-1)
     entropy = -torch.special.xlogy(probs, probs).sum(-1, keepdim=True)
     if isinstance(rule, MinP):
@@ -404,16 +418,18 @@ def same_probabilities(ours, theirs):
 
 
 @settings(max_examples=2000)
-@given(batches(), RULES["temperature"])
-def test_temperature_against_transformers(logits, rule):
+@given(examples("temperature"))
+def test_temperature_against_transformers(example):
+    logits, rule = example
     theirs = TemperatureLogitsWarper(float(rule.temperature))(None, logits.double())
     assert torch.allclose(rule(None, logits).double().softmax(-1), theirs.softmax(-1), atol=1e-6)
     assert same_probabilities(rule(None, logits.double()), theirs)
 
 
 @settings(max_examples=2000)
-@given(batches(), RULES["top_k"])
-def test_top_k_against_transformers(logits, rule):
+@given(examples("top_k"))
+def test_top_k_against_transformers(example):
+    logits, rule = example
     ours, theirs = rule(None, logits), TopKLogitsWarper(rule.top_k)(None, logits.double())
     size = logits.isfinite().sum(-1).clamp(max=rule.top_k)
     assert torch.equal(ours.isfinite().sum(-1), size)  # exactly k, theirs may be more
@@ -426,8 +442,9 @@ def test_top_k_against_transformers(logits, rule):
 
 
 @settings(max_examples=2000)
-@given(batches(), RULES["top_p"])
-def test_top_p_against_transformers(logits, rule):
+@given(examples("top_p"))
+def test_top_p_against_transformers(example):
+    logits, rule = example
     ours, theirs = rule(None, logits), TopPLogitsWarper(rule.top_p)(None, logits.double())
     sorted_probs = logits.double().softmax(-1).sort(descending=True).values
     straddled = ((sorted_probs.cumsum(-1) - rule.top_p).abs() < 1e-9).any(-1)  # a sum lands on p itself
@@ -443,9 +460,9 @@ def test_top_p_against_transformers(logits, rule):
 
 
 @settings(max_examples=2000)
-@given(batches(), RULES["typical"])
-def test_typical_against_transformers(logits, rule):
-    z = logits.double()
+@given(examples("typical"))
+def test_typical_against_transformers(example):
+    z, rule = example[0].double(), example[1]
     ours, theirs = rule(None, z), TypicalLogitsWarper(rule.typical_p)(None, z)
     log_probs = z.log_softmax(-1)
     probs = log_probs.exp()
@@ -475,8 +492,9 @@ def test_typical_against_transformers(logits, rule):
 )
 def test_thresholds_against_transformers(name, field, warper):
     @settings(max_examples=2000)
-    @given(batches(), RULES[name])
-    def check(logits, rule):
+    @given(examples(name))
+    def check(example):
+        logits, rule = example
         z = logits.double()
         theirs = warper(getattr(rule, field))(None, z)
         clear = (distance_to_cut(rule, z) > 1e-9).all(-1)
@@ -488,9 +506,10 @@ def test_thresholds_against_transformers(name, field, warper):
 
 
 @settings(max_examples=2000)
-@given(batches(), RULES["top_n_sigma"])
-def test_top_n_sigma_against_its_definition(logits, rule):
+@given(examples("top_n_sigma"))
+def test_top_n_sigma_against_its_definition(example):
     """`transformers` has no top-nσ: the definition in plain Python."""
+    logits, rule = example
     clear = (distance_to_cut(rule, logits.double()) > 1e-9).tolist()
     stays = rule(None, logits).isfinite().tolist()
     for row, z in enumerate(logits.tolist()):

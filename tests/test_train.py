@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 import torch
@@ -45,15 +45,15 @@ def test_the_loss_falls():
 
 def test_the_learning_rate_warms_up_then_falls_on_a_cosine():
     config = TrainConfig()
+    peak, final = config.learning_rate, config.final_learning_rate
     rates = [config.rate(step) for step in range(config.steps + 1)]
-    assert rates[0] == pytest.approx(3e-5)
-    assert rates[config.warmup - 1] == rates[config.warmup] == max(rates) == pytest.approx(3e-3)
-    assert rates[(config.warmup + config.steps) // 2] == pytest.approx((3e-3 + 3e-4) / 2)
-    assert rates[-1] == min(rates[config.warmup :]) == pytest.approx(3e-4)
-    rising, falling = rates[: config.warmup], rates[config.warmup :]
-    steps = [b - a for a, b in itertools.pairwise(rising)]
+    assert rates[0] == pytest.approx(peak / config.warmup)
+    assert rates[config.warmup - 1] == rates[config.warmup] == max(rates) == peak
+    assert rates[(config.warmup + config.steps) // 2] == pytest.approx((peak + final) / 2)
+    assert rates[-1] == min(rates[config.warmup :]) == pytest.approx(final)
+    steps = [b - a for a, b in itertools.pairwise(rates[: config.warmup])]
     assert steps == pytest.approx([steps[0]] * len(steps))
-    assert all(a > b for a, b in itertools.pairwise(falling))
+    assert all(a > b for a, b in itertools.pairwise(rates[config.warmup :]))
 
 
 def test_loss_on_is_the_mean_over_windows_that_start_afresh():
@@ -106,8 +106,17 @@ def test_a_text_without_a_window_is_refused():
             call()
 
 
+@dataclass(frozen=True)
+class ShortTexts(TrainConfig):
+    """The default run, with less in a step."""
+
+    batch_size: int = 2
+    length: int = 16
+
+
 def test_the_command_writes_weights_and_log(monkeypatch, tmp_path):
     """The whole of `python -m minigpt.train`, on a tiny shape and a short text."""
+    monkeypatch.setattr(minigpt.train, "TrainConfig", ShortTexts)
     monkeypatch.setattr(minigpt.train, "training_split", lambda: ("abcab " * 200, "cab abc " * 40))
     monkeypatch.setattr(minigpt.train, "play_config", lambda V: tiny_config(vocab_size=V, context_length=256))
     main(["--steps", "200", "--out", str(tmp_path)])
@@ -120,7 +129,7 @@ def test_the_command_writes_weights_and_log(monkeypatch, tmp_path):
     assert log["held_out_loss"] == {"200": pytest.approx(loss_on(model, held_out), abs=0.01)}
     assert (log["training_characters"], log["held_out_characters"]) == (1200, 320)
     assert list(log["training_loss"]) == ["50", "100", "150", "200"]
-    assert log["settings"] == asdict(replace(TrainConfig(), steps=200))
+    assert log["settings"] == asdict(ShortTexts(steps=200))
     assert log["parameters"] == sum(p.numel() for p in model.parameters())
 
 
