@@ -25,7 +25,7 @@ def test_solutions_are_accepted(chapter, capsys):
     checks.check_ratio(1 / math.log(10))
     checks.check_half_outside(lowest_temperature(), long_tail())
     checks.check_softmax(chapter["my_softmax"])
-    checks.check_softmax(chapter["softmax_with_temperature"])
+    checks.check_softmax(chapter["probs_at"])
     checks.check_temperature_for_entropy(chapter["temperature_for_entropy"])
     assert capsys.readouterr().out.count("Right") == 5
 
