@@ -610,15 +610,26 @@ def test_table_copies(page):
 
 def test_readout_is_spoken_once_the_reader_pauses(page):
     """Not at first sight, not for every step of a drag, but for the last one."""
-    mount(page, TemperatureExplorer(source="toy"))
-    page.wait_for_timeout(900)
-    spoken = page.locator("[aria-live=polite]")
-    assert spoken.text_content() == ""
-    for T in (0.4, 0.5, 0.6):
-        page.evaluate("(T) => probe.set({ temperature: T })", T)
-    assert spoken.text_content() == ""
-    page.wait_for_timeout(1200)
-    assert spoken.text_content().startswith("At T = 0.60")
+    script = """async (state) => {
+      const waiting = new Map(), { setTimeout, clearTimeout } = globalThis;
+      globalThis.setTimeout = (call) => { waiting.set(waiting.size + 1, call); return waiting.size; };
+      globalThis.clearTimeout = (timer) => { waiting.set(timer, () => {}); };
+      await probe.mount("temperature", state);
+      const spoken = probe.figure.querySelector("[aria-live=polite]"), heard = [];
+      const pause = () => { waiting.forEach((call) => call()); waiting.clear(); heard.push(spoken.textContent); };
+      pause();
+      for (const temperature of [0.4, 0.5, 0.6]) {
+        probe.model.set("temperature", temperature);
+        await Promise.resolve();
+        heard.push(spoken.textContent);
+      }
+      pause();
+      Object.assign(globalThis, { setTimeout, clearTimeout });
+      return heard;
+    }"""
+    *before, last = page.evaluate(script, TemperatureExplorer(source="toy").state)
+    assert before == [""] * 4
+    assert last.startswith("At T = 0.60")
 
 
 @pytest.mark.parametrize("width", [1200, 390])
