@@ -92,6 +92,7 @@ def open_page(browser):
             options = {"viewport": {"width": width, "height": 900}, "color_scheme": "dark" if dark else "light"}
             context = contexts.enter_context(contextlib.closing(browser.new_context(**options)))
             context.add_init_script(path=ASK)
+            context.set_default_timeout(120_000)  # ms: a busy machine is no fault of the page
             page = context.new_page()
             page.log = Log(page)
             page.goto(url, wait_until="load")
