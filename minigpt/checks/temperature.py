@@ -123,7 +123,7 @@ def check_temperature_for_entropy(answer):
         assert abs(found - bits) < 0.01, f"{wanted} gives {found:.3f} bits. Mind: {hint}"
     for bits in (0.0, -1.0, math.log2(3), 2.0):
         _check_refusal(answer, few, bits)
-    print("Right: the entropy rises with T, so halving the interval always finds it, where it exists.")
+    print("Right: the entropy rises with T, so halving the interval finds it.")
 
 
 def _check_refusal(answer, logits, bits):
