@@ -304,29 +304,34 @@ def nucleus_along(tokens, sizes, ranks, k):
     return figure
 
 
-def trade_off(points, human, xlabel, ylabel):
-    """One measure of text against another: a line a strategy, a point a setting, bars of one standard error.
+def trade_off(points, human, xlabel, ylabels):
+    """Measures of text against its diversity, a panel each: a line a strategy, a point a setting.
 
     Args:
-        points: `{strategy: [(setting, (x, error), (y, error)), …]}`; the setting is written at its point.
-        human: `((x, error), (y, error))` of text by people.
-        xlabel, ylabel: what the axes measure.
+        points: `{strategy: [(setting, [x, y, …])]}`, each measure `(mean, standard error)`; the setting stands at its
+            point in the first panel.
+        human: `[x, y, …]` of text by people.
+        xlabel: what x measures.
+        ylabels: what each y measures.
 
     Returns:
         The figure.
     """
-    figure, ax = panels(height=4.8)
-    for strategy, settings in points.items():
-        names, x, y = zip(*settings, strict=True)
-        (x, dx), (y, dy) = zip(*x, strict=True), zip(*y, strict=True)
-        look = {"color": colour(strategy), "marker": marker(strategy), "markersize": 6}
-        ax.errorbar(x, y, dy, dx, label=strategy, linewidth=1.2, elinewidth=0.7, **look)
-        for name, *at in zip(names, x, y, strict=True):
-            ax.annotate(name, at, xytext=(5, -9), textcoords="offset points", fontsize=7, color=QUIET)
-    (x, dx), (y, dy) = human
-    ax.errorbar(x, y, dy, dx, color=INK, marker="*", markersize=14, linestyle="none", label="people")
-    ax.set(xlabel=xlabel, ylabel=ylabel)
-    ax.legend(fontsize=9)
+    figure, axes = panels(1, len(ylabels), height=3.6, sharex=True)
+    for i, (ax, ylabel) in enumerate(zip(axes, ylabels, strict=True), start=1):
+        (x, dx), (y, dy) = human[0], human[i]
+        ax.axhline(y, color=QUIET, linewidth=0.8, linestyle=":")
+        ax.axvline(x, color=QUIET, linewidth=0.8, linestyle=":")
+        for strategy, settings in points.items():
+            (at, across), (up, along) = (zip(*[measures[j] for _, measures in settings], strict=True) for j in (0, i))
+            look = {"color": colour(strategy), "marker": marker(strategy), "label": strategy, "alpha": 0.9}
+            ax.errorbar(at, up, along, across, linewidth=1.2, elinewidth=0.6, **look)
+            for (name, _), *place in zip(settings if i == 1 else (), at, up, strict=i == 1):
+                ax.annotate(name, place, xytext=(4, -9), textcoords="offset points", fontsize=7, color=QUIET)
+        ax.errorbar(x, y, dy, dx, color=INK, marker="*", markersize=14, linestyle="none", label="people")
+        ax.set_ylabel(ylabel)
+    axes[-1].set_xlabel(xlabel)
+    axes[0].legend(fontsize=9)
     return figure
 
 
