@@ -160,8 +160,9 @@ def test_truncation_is_minigpts(page):
         kept, probs = compare(page, logits, params, {"source": source, "steps": steps})
         before = apply(SamplingParams(temperature=T).pipeline(), None, logits[None])[0].double().softmax(-1)
         *named, last = shown["rows"] if len(tokens) > 16 else [*shown["rows"], None]
-        for text, i, logit, _, p_before, is_kept, p_after in named:
+        for text, i, logit, scaled, p_before, is_kept, p_after in named:
             i = int(i)
+            assert float(scaled) == scaled_by(logits, i, T)
             assert (text, is_kept) == (tokens[i], "kept" if kept[i] else "cut")
             assert float(logit) == float(logits[i])
             assert float(p_before) == pytest.approx(float(before[i]), abs=1e-6)
@@ -191,8 +192,9 @@ def test_temperature_is_minigpts(page):
         one = logits.double().softmax(-1)
         drawn = draws(apply(params.pipeline(), None, logits[None]), seed, n)
         named = shown["rows"][:-1] if len(tokens) > 14 else shown["rows"]
-        for text, i, logit, _, at_one, p, hits in named:
+        for text, i, logit, scaled, at_one, p, hits in named:
             i = int(i)
+            assert float(scaled) == scaled_by(logits, i, T)
             assert (text, float(logit), int(hits)) == (tokens[i], float(logits[i]), drawn[i])
             assert float(at_one) == pytest.approx(float(one[i]), abs=1e-6)
             assert float(p) == pytest.approx(float(probs[i]), abs=1e-6)
@@ -201,6 +203,13 @@ def test_temperature_is_minigpts(page):
         if T > 0:
             bits = float(-torch.special.xlogy(probs, probs).sum() / math.log(2))
             assert f"the entropy is {bits:.2f} bits" in shown["words"]
+
+
+def scaled_by(logits, i, T):
+    """The column "logit ÷ T": at T = 0 the argmax alone keeps its logit."""
+    if T == 0:
+        return float(logits[i]) if i == int(logits.argmax()) else -math.inf
+    return float(logits[i]) / T
 
 
 def draws(logits, seed, n):
@@ -268,6 +277,8 @@ def logs(*probs):
     ("logits", "steps", "kept", "probs"),
     [
         (logs(0.25, 0.125, 0.125, 0.5), [["top_p", 0.75]], [3, 0], [2 / 3, 1 / 3]),  # case 1
+        ([0, 0, 0, 0], [["top_p", 0.75]], [0, 1, 2], None),  # the same fault with sums that are exact
+        ([0, 0, 0, 0], [["typical_p", 0.5]], [0, 1], None),
         ([1, 3, 2], [["temperature", 0]], [1], [1]),  # case 5
         ([12, 11.5, -3], [["temperature", 1e-4]], None, [1, 0, 0]),  # case 6
         ([12, 11.5, -3], [["temperature", 1e-40]], [0], [1]),
