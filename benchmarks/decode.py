@@ -1,12 +1,16 @@
 """Greedy decoding of SmolLM2 in float32: tokens/s of minigpt against transformers' generate with the same weights."""
 
 import argparse
+import sys
+from pathlib import Path
 
 import torch
 from harness import median_ratio, report, seconds_of
 
 from minigpt import SamplingParams, generate, load
-from tests.toy_models import as_llama
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from peer import llama  # noqa: E402
 
 PROMPT = "Once upon a time there was"
 
@@ -18,7 +22,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     model, tokenizer = load("smollm2")
-    peer = as_llama(model)
+    peer = llama(model)
     prompt = torch.tensor([tokenizer.encode(PROMPT)])
     rows = []
     for batch_size in options.batch_sizes:
