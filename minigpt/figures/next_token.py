@@ -318,16 +318,17 @@ def trade_off(points, human, xlabel, ylabels):
         The figure.
     """
     figure, axes = panels(1, len(ylabels), height=3.6, sharex=True)
+    offsets = ((6, 3), (-6, 7), (4, -9), (-14, -9), (6, -6), (5, 6))  # of the settings' names, one a strategy
     for i, (ax, ylabel) in enumerate(zip(axes, ylabels, strict=True), start=1):
         (x, dx), (y, dy) = human[0], human[i]
         ax.axhline(y, color=QUIET, linewidth=0.8, linestyle=":")
         ax.axvline(x, color=QUIET, linewidth=0.8, linestyle=":")
-        for strategy, settings in points.items():
+        for (strategy, settings), offset in zip(points.items(), offsets, strict=False):
             (at, across), (up, along) = (zip(*[measures[j] for _, measures in settings], strict=True) for j in (0, i))
-            look = {"color": colour(strategy), "marker": marker(strategy), "label": strategy, "alpha": 0.9}
+            look = {"color": colour(strategy), "marker": marker(strategy), "label": strategy.replace("-sigma", "σ")}
             ax.errorbar(at, up, along, across, linewidth=1.2, elinewidth=0.6, **look)
             for (name, _), *place in zip(settings if i == 1 else (), at, up, strict=i == 1):
-                ax.annotate(name, place, xytext=(4, -9), textcoords="offset points", fontsize=7, color=QUIET)
+                ax.annotate(name, place, offset, textcoords="offset points", fontsize=7, color=colour(strategy))
         ax.errorbar(x, y, dy, dx, color=INK, marker="*", markersize=14, linestyle="none", label="people")
         ax.set_ylabel(ylabel)
     axes[-1].set_xlabel(xlabel)
@@ -349,9 +350,10 @@ def cost_after_seam(costs, group):
     lines = iter(("-", ":"))
     for label, (values, strategy) in costs.items():
         places = group * np.arange(1, len(values) + 1)
-        look = {"color": QUIET, "linestyle": next(lines), "marker": "o", "markerfacecolor": GROUND}
         if strategy:
             look = {"color": colour(strategy), "marker": marker(strategy)}
+        else:
+            look = {"color": QUIET, "linestyle": next(lines), "marker": "d", "markerfacecolor": GROUND}
         ax.plot(places, values, label=label, markersize=5, **look)
     ax.set(xlabel="true characters since the seam", ylabel="cost, nats a character", xlim=(0, None), xticks=places)
     ax.legend()
