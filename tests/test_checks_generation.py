@@ -20,7 +20,7 @@ def solutions():
     for cell in cells:
         if "solution" in cell["metadata"].get("tags", ()):
             lines = "".join(cell["source"]).splitlines()
-            exec("\n".join(line for line in lines if not line.startswith("check_")), names)
+            exec("\n".join(line for line in lines if not line.startswith("checks.")), names)
     return names
 
 
