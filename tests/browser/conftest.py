@@ -52,8 +52,8 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def html():
-    """The folder of the built book; a book older than its sources is no book to test."""
+def html(browser):
+    """The folder of the built book; a book older than its sources is no book to test, nor is one nobody can open."""
     if not is_current():
         pytest.fail("the built book is missing, or older than its sources: run `make book`", pytrace=False)
     return HTML
