@@ -34,12 +34,13 @@ DEBRIS = {
     "HBox(": "a widget as plain text",
 }
 # Faults of the theme, which no page of ours can mend: the rule, and what the element's selector holds.
-# Its sidebar is no landmark, its hints hang below the body; and docutils gives a cited source a role now deprecated.
+# Its sidebar is no landmark, its hints hang below the body; and docutils marks up sources in a deprecated way.
 OF_THE_THEME = [
     ("region", ".title"),
     ("region", "#tooltip"),
     ("aria-allowed-role", "#id"),
     ("aria-deprecated-role", "#id"),
+    ("aria-required-children", ".citation-list"),
 ]
 
 
