@@ -42,6 +42,13 @@ def test_top_p_stops_where_the_mass_lands_exactly_on_p():
     assert filtered.softmax(-1)[0].tolist() == pytest.approx([1 / 3, 0, 0, 2 / 3])
 
 
+@pytest.mark.parametrize(("mass", "count"), [(0.25, 1), (0.5, 2), (0.75, 3), (0.7500001, 4)])
+@pytest.mark.parametrize("rule", [TopP, Typical])
+def test_sums_that_are_exact_stop_at_the_mass_itself(rule, mass, count):
+    """Four equal logits are .25 each without rounding; of the tied the lowest ids stay."""
+    assert kept(rule(mass), [0.0] * 4) == list(range(count))
+
+
 # Case 2
 @pytest.mark.parametrize(
     ("probs", "p", "count"),
