@@ -172,6 +172,16 @@ def test_draw_is_the_inverse_of_the_cumulative_distribution(sixteenths, u):
         assert draw(torch.tensor([z], dtype=torch.float64), [float(u)]).tolist() == [expected]
 
 
+def test_sums_over_a_whole_vocabulary_are_not_rounded():
+    """In the middle of each token's share, of 49,152, the token is drawn; float32 sums would drift past it."""
+    logits = torch.full((1, 49_152), -0.7)
+    logits[0, 0] = 0.0
+    share = math.exp(logits[0, 1].item())
+    ids = [1, 5_000, 20_000, 40_000, 49_151]
+    uniforms = [(1 + (i - 0.5) * share) / (1 + 49_151 * share) for i in ids]
+    assert draw(logits.expand(5, -1), uniforms).tolist() == ids
+
+
 def test_draws_have_the_frequencies_of_the_distribution():
     """Hoeffding's bound over all tokens: a right sampler fails with probability below 1e-6; and the seed is fixed."""
     n, probs = 400_000, torch.tensor([0.5, 0.0, 0.25, 0.15, 0.1], dtype=torch.float64)

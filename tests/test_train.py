@@ -35,6 +35,17 @@ def test_a_run_is_its_seed():
     assert trained(replace(SHORT, seed=1))[1] != losses_a
 
 
+def test_the_batches_come_from_the_runs_own_seed():
+    """The global seed is neither used nor moved."""
+    losses = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        losses.append(train(tiny_model(), TEXT, replace(SHORT, steps=3), progress=False))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert losses[0] == losses[1]
+
+
 def test_the_loss_falls():
     model, losses = trained()
     assert len(losses) == 40
