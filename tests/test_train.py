@@ -39,9 +39,10 @@ def test_the_batches_come_from_the_runs_own_seed():
     """The global seed is neither used nor moved."""
     losses = []
     for seed in (0, 1):
+        model = tiny_model()
         torch.manual_seed(seed)
         before = torch.get_rng_state()
-        losses.append(train(tiny_model(), TEXT, replace(SHORT, steps=3), progress=False))
+        losses.append(train(model, TEXT, replace(SHORT, steps=3), progress=False))
         assert torch.equal(torch.get_rng_state(), before)
     assert losses[0] == losses[1]
 
