@@ -8,6 +8,7 @@
 """
 
 import argparse
+import fcntl
 import hashlib
 import importlib.util
 import inspect
@@ -41,17 +42,26 @@ def main():
     parser.add_argument("--cell-timeout", type=int, default=300, help="seconds a cell may run (default %(default)s)")
     options = parser.parse_args()
     started = time.perf_counter()
-    copy_mathjax()
-    if options.clean or not is_current():
-        BUILT_FROM.unlink(missing_ok=True)
-        say("Data of the live figures")
-        run("-m", "minigpt.explorers")
-        execute_stale(options.cell_timeout)
-        build_pages()
-        BUILT_FROM.write_text(fingerprint(PAGES))
-    else:
-        say("Nothing changed since the last build")
+    BUILD.mkdir(exist_ok=True)
+    with open(BUILD / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second build waits for the first
+        if options.clean or not is_current():
+            build(options.cell_timeout)
+        else:
+            say("Nothing changed since the last build")
     print(f"The book took {time.perf_counter() - started:.1f} s. Open it:\n  {(HTML / 'index.html').as_uri()}")
+
+
+def build(cell_timeout):
+    """Do every step; the hash is of the sources as they were before, so what changes meanwhile is built next time."""
+    BUILT_FROM.unlink(missing_ok=True)
+    copy_mathjax()
+    say("Data of the live figures")
+    run("-m", "minigpt.explorers")
+    sources = fingerprint(PAGES)
+    execute_stale(cell_timeout)
+    build_pages()
+    BUILT_FROM.write_text(sources)
 
 
 def is_current():
@@ -70,7 +80,7 @@ def fingerprint(patterns):
 
 def copy_mathjax():
     """Copy what typesets formulas out of its Python package, so that no page asks the network for it."""
-    if (MATHJAX / MATHJAX_PIECES[0]).exists():
+    if MATHJAX.exists():
         return
     say("MathJax for the pages")
     source = Path(importlib.util.find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
@@ -84,20 +94,12 @@ def copy_mathjax():
 
 
 def execute_stale(cell_timeout):
-    """Run copies of the notebooks that have no current results; keep the results of those without a fault.
-
-    Args:
-        cell_timeout: seconds a cell may run.
-
-    Raises:
-        SystemExit: a notebook has a fault.
-    """
+    """Run copies of the notebooks that have no current results, keep the faultless results, end the build otherwise."""
     dependencies = fingerprint(RESULTS)
     cache_path = BUILD / ".jupyter_cache"
     if not EXECUTED_WITH.exists() or EXECUTED_WITH.read_text() != dependencies:
         shutil.rmtree(cache_path, ignore_errors=True)  # cells alone do not tell that the package has changed
     cache = get_cache(cache_path)
-    EXECUTED_WITH.parent.mkdir(exist_ok=True)
     EXECUTED_WITH.write_text(dependencies)
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
     stale = [path for path in notebooks if not is_cached(cache, path)]
@@ -105,7 +107,7 @@ def execute_stale(cell_timeout):
     if stale:
         copies = [copy_of(path) for path in stale]
         options = ["--nbmake", "--overwrite", f"--nbmake-timeout={cell_timeout}", "-v", "--durations=0"]
-        code = run("-m", "pytest", *options, "-c", "pyproject.toml", "-p", "no:cacheprovider", *copies, check=False)
+        code = run("-m", "pytest", *options, "-p", "no:cacheprovider", *copies, check=False)
         faults = [fault for path in copies for fault in collect(cache, path)]
         shutil.rmtree(COPIES)
         if code or faults:
@@ -125,7 +127,7 @@ def copy_of(path):
     """A copy to run, with one more cell that moves every control, so that callbacks run too."""
     notebook = nbformat.read(path, as_version=4)
     source = f"# every control is moved\n{inspect.getsource(move_controls)}\n\nmove_controls()"
-    notebook.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": ["added-by-build"]}))
+    notebook.cells.append(nbformat.v4.new_code_cell(source))
     copy = COPIES / path.relative_to(ROOT)
     copy.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, copy)
@@ -203,16 +205,13 @@ def find_faults(cells):
 
 
 def without_kernel(output, widgets):
-    """What a page shows of one output: a widget that needs a kernel becomes the pictures it holds, and a note.
-
-    A progress bar holds none and goes altogether. A live figure brings its own HTML and stays.
-    """
+    """What a page shows of one output: a live figure its HTML, any other widget the pictures it holds and a note."""
     data = output.get("data", {})
     view = data.pop(WIDGET, None)
     if view is None or "text/html" in data:
         return [output]
     held = list(held_by(view["model_id"], widgets))
-    return [*held, nbformat.v4.new_output("display_data", {"text/html": LIVE_NOTE})] if held else []
+    return [*held, nbformat.v4.new_output("display_data", {"text/html": LIVE_NOTE})] if held else []  # a progress bar
 
 
 def held_by(model_id, widgets):
@@ -233,14 +232,7 @@ def build_pages():
 
 
 def run(*arguments, check=True):
-    """Run Python in the project's root.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        SystemExit: the command failed and `check` is on.
-    """
+    """Run Python in the project's root and give its exit code; a failure ends the build unless `check` is off."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     code = subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, env=environment).returncode
     if check and code:
