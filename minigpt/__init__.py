@@ -5,7 +5,20 @@ from minigpt.generation import generate, generate_naive, stream, stream_text, to
 from minigpt.kv_cache import KVCache
 from minigpt.model import MiniGPT
 from minigpt.pretrained import load
-from minigpt.processors import Epsilon, Eta, MinP, Temperature, TopK, TopNSigma, TopP, Typical
+from minigpt.processors import (
+    Epsilon,
+    Eta,
+    FrequencyPenalty,
+    MinP,
+    NoRepeatNGram,
+    PresencePenalty,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopNSigma,
+    TopP,
+    Typical,
+)
 from minigpt.sampling import SamplingParams, draw
 
 __all__ = [
@@ -25,6 +38,10 @@ __all__ = [
     "Epsilon",
     "Eta",
     "TopNSigma",
+    "RepetitionPenalty",
+    "FrequencyPenalty",
+    "PresencePenalty",
+    "NoRepeatNGram",
     "SamplingParams",
     "draw",
     "KVCache",

@@ -10,7 +10,7 @@ import torch
 
 from minigpt.kv_cache import KVCache
 from minigpt.processors import check_logits
-from minigpt.sampling import SamplingParams, Uniforms, apply, draw
+from minigpt.sampling import SamplingParams, Uniforms, apply, bind, draw
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,9 @@ class Request:
         if not isinstance(max_new_tokens, numbers.Integral) or max_new_tokens < 0:
             raise ValueError(f"max_new_tokens={max_new_tokens!r} must be an integer, at least 0")
         self.model, self.token_ids, self.attention_mask = model, token_ids, attention_mask
-        self.max_new_tokens, self.processors = max_new_tokens, processors
+        self.max_new_tokens = max_new_tokens
         self.num_prompt_tokens = token_ids.size(1)
+        self.processors = bind(processors, self.num_prompt_tokens, attention_mask)
         self._read_lengths()
         self._read_params(params)
         self.eos_token_ids = _as_ids(eos_token_id)
@@ -160,9 +161,13 @@ class Request:
         if len(rows) != B:
             raise ValueError(f"{len(rows)} params for {B} rows: give one SamplingParams for all, or one a row")
         self.uniforms = Uniforms([p.seed for p in rows], range(B) if one else [0] * B)
-        self._groups = {}  # rows that share their settings go through one pipeline together
+        groups = {}  # rows that share their settings go through one pipeline together
         for row, p in enumerate(rows):
-            self._groups.setdefault(p, []).append(row)
+            groups.setdefault(p, []).append(row)
+        self._groups = []
+        for p, members in groups.items():
+            mask = None if self.attention_mask is None else self.attention_mask[members]
+            self._groups.append((p.is_greedy, members, bind(p.pipeline(), self.num_prompt_tokens, mask)))
 
     def fitting(self, cache):
         """The cache to use: a new one that fits, or the given one once it is seen to fit."""
@@ -186,9 +191,9 @@ class Request:
         processed = apply(self.processors, self.token_ids, logits)
         uniforms = self.uniforms.next()
         chosen = torch.empty(len(logits), dtype=torch.int64)
-        for params, rows in self._groups.items():
-            z = apply(params.pipeline(), self.token_ids[rows], processed[rows])
-            chosen[rows] = check_logits(z).argmax(-1) if params.is_greedy else draw(z, uniforms[rows])
+        for is_greedy, rows, pipeline in self._groups:
+            z = apply(pipeline, self.token_ids[rows], processed[rows])
+            chosen[rows] = check_logits(z).argmax(-1) if is_greedy else draw(z, uniforms[rows])
         running = torch.tensor([reason is None for reason in self.finish_reasons])
         chosen[~running] = self.pad_token_id
         logprobs = logits.log_softmax(-1).gather(1, chosen[:, None]).squeeze(1).masked_fill(~running, 0)

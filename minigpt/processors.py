@@ -1,4 +1,4 @@
-"""Logits processors: one class per decoding rule. Chapters 02 (temperature) and 03 (truncation).
+"""Logits processors: one class per decoding rule. Chapters 02 (temperature), 03 (truncation) and 04 (penalties).
 
 A processor is a pure callable `(token_ids (B, S), logits (B, V)) -> logits (B, V)`. It works in float32 or better,
 filters a token by giving it `-inf`, never edits its input and keeps no state. Inside a rule tokens are ordered by
@@ -7,7 +7,7 @@ falling logit, and by rising id where logits are equal.
 
 import math
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -292,3 +292,151 @@ class TopNSigma(Truncation):
         mean = z.sum(-1, keepdim=True) / count
         sigma = (((z - mean) ** 2 * finite).sum(-1, keepdim=True) / count).sqrt()
         return finite & (logits.double() >= logits.double().amax(-1, keepdim=True) - self.top_n_sigma * sigma)
+
+
+@dataclass(frozen=True)
+class Penalty(Processor):
+    """A rule that looks at the text so far. It has to tell the prompt from the answer, and padding from both.
+
+    Args:
+        prompt_length: columns of `token_ids` that are prompt; 0 takes the whole text for an answer.
+        attention_mask: (B, P) bool, `False` where the prompt is padded, on the left; `None` is no padding.
+    """
+
+    prompt_length: int = field(default=0, kw_only=True)
+    attention_mask: torch.Tensor | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def bind(self, prompt_length, attention_mask=None):
+        """A copy that knows the prompt of this call; `generate` and its kin bind every processor once."""
+        return replace(self, prompt_length=prompt_length, attention_mask=attention_mask)
+
+    def _apply(self, token_ids, logits):
+        B, V = logits.shape
+        if token_ids is None or token_ids.dim() != 2 or len(token_ids) != B:
+            shape = None if token_ids is None else tuple(token_ids.shape)
+            raise ValueError(f"token_ids has shape {shape}: {type(self).__name__} needs the text so far, ({B}, S)")
+        if token_ids.numel() and not 0 <= token_ids.min() <= token_ids.max() < V:
+            wrong = token_ids[(token_ids < 0) | (token_ids >= V)][0]
+            raise ValueError(f"token id {int(wrong)} is outside the vocabulary of {V}: ids run from 0 to {V - 1}")
+        return self._penalise(token_ids, logits)
+
+    def _real(self, token_ids):
+        """Which columns are text and not padding: (B, S) bool."""
+        real = torch.ones_like(token_ids, dtype=torch.bool)
+        if self.attention_mask is not None:
+            real[:, : self.attention_mask.size(1)] = self.attention_mask[:, : token_ids.size(1)]
+        return real
+
+    def _counts(self, token_ids, logits, real=None):
+        """How often each token occurs: (B, V), of the logits' dtype."""
+        weights = torch.ones_like(token_ids) if real is None else real
+        return torch.zeros_like(logits).scatter_add(1, token_ids, weights.to(logits.dtype))
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty(Penalty):
+    """Divide the logit of every token seen by θ if it is positive, multiply it if not. Keskar et al. 2019.
+
+    Once a token, however often it occurs; in prompt and answer, never in padding. The paper's own code divides
+    whatever the sign, which rewards a repeated token of negative logit; today's engines do it as here.
+
+    Args:
+        repetition_penalty: θ, above 0; above 1 discourages, 1 changes nothing, below 1 encourages.
+
+    Raises:
+        ValueError: θ not above 0.
+
+    Example:
+        >>> RepetitionPenalty(2.0)(torch.tensor([[0, 2]]), torch.tensor([[-1.0, -2.0, 1.0]]))
+        tensor([[-2.0000, -2.0000,  0.5000]])
+    """
+
+    repetition_penalty: float
+
+    def __post_init__(self):
+        rule = "a finite number above 0, usually 1.05 to 1.3; 1 changes nothing"
+        self._check("repetition_penalty", lambda theta: theta > 0, rule)
+
+    def _penalise(self, token_ids, logits):
+        seen = self._counts(token_ids, logits, self._real(token_ids)) > 0
+        weaker = torch.where(logits > 0, logits / self.repetition_penalty, logits * self.repetition_penalty)
+        return torch.where(seen, weaker, logits)
+
+
+@dataclass(frozen=True)
+class FrequencyPenalty(Penalty):
+    """Subtract f for every time that the answer has used a token. OpenAI's API.
+
+    Args:
+        frequency_penalty: f, finite, in nats of logit; negative encourages, 0 changes nothing.
+
+    Raises:
+        ValueError: f not finite.
+
+    Example:
+        >>> FrequencyPenalty(0.5)(torch.tensor([[1, 1, 2]]), torch.zeros(1, 4))
+        tensor([[ 0.0000, -1.0000, -0.5000,  0.0000]])
+    """
+
+    frequency_penalty: float
+
+    def __post_init__(self):
+        self._check("frequency_penalty", lambda f: True, "a finite number, usually 0 to 1; 0 changes nothing")
+
+    def _penalise(self, token_ids, logits):
+        return logits - self.frequency_penalty * self._counts(token_ids[:, self.prompt_length :], logits)
+
+
+@dataclass(frozen=True)
+class PresencePenalty(Penalty):
+    """Subtract r once from every token that the answer has used, however often. OpenAI's API.
+
+    Args:
+        presence_penalty: r, finite, in nats of logit; negative encourages, 0 changes nothing.
+
+    Raises:
+        ValueError: r not finite.
+    """
+
+    presence_penalty: float
+
+    def __post_init__(self):
+        self._check("presence_penalty", lambda r: True, "a finite number, usually 0 to 1; 0 changes nothing")
+
+    def _penalise(self, token_ids, logits):
+        used = self._counts(token_ids[:, self.prompt_length :], logits) > 0
+        return torch.where(used, logits - self.presence_penalty, logits)
+
+
+@dataclass(frozen=True)
+class NoRepeatNGram(Penalty):
+    """Ban every token that would complete an n-gram of the text for a second time. Paulus et al. 2017.
+
+    Prompt and answer count as one text; an n-gram with padding in it is none.
+
+    Args:
+        no_repeat_ngram_size: n, at least 1; 1 bans every token seen.
+
+    Raises:
+        ValueError: n below 1 or not an integer. When the ban leaves no token, the next rule or the draw says so.
+
+    Example:
+        >>> NoRepeatNGram(2)(torch.tensor([[1, 2, 1]]), torch.zeros(1, 4))
+        tensor([[0., 0., -inf, 0.]])
+    """
+
+    no_repeat_ngram_size: int
+
+    def __post_init__(self):
+        rule = "an integer of at least 1; None in SamplingParams turns it off"
+        self._check("no_repeat_ngram_size", lambda n: isinstance(n, numbers.Integral) and n >= 1, rule)
+
+    def _penalise(self, token_ids, logits):
+        n = self.no_repeat_ngram_size
+        if token_ids.size(1) < n:
+            return logits
+        grams = token_ids.unfold(1, n, 1)  # (B, S − n + 1, n)
+        open_gram = token_ids[:, token_ids.size(1) - n + 1 :]  # (B, n − 1): what the next token would complete
+        again = (grams[..., :-1] == open_gram[:, None]).all(-1) & self._real(token_ids).unfold(1, n, 1).all(-1)
+        banned = torch.zeros_like(logits).scatter_add(1, grams[..., -1], again.to(logits.dtype)) > 0
+        return logits.masked_fill(banned, -torch.inf)

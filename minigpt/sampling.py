@@ -4,9 +4,27 @@ from dataclasses import dataclass
 
 import torch
 
-from minigpt.processors import Epsilon, Eta, MinP, Temperature, TopK, TopNSigma, TopP, Typical, check_logits
+from minigpt.processors import (
+    Epsilon,
+    Eta,
+    FrequencyPenalty,
+    MinP,
+    NoRepeatNGram,
+    PresencePenalty,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopNSigma,
+    TopP,
+    Typical,
+    check_logits,
+)
 
 RULES = {
+    "repetition_penalty": RepetitionPenalty,
+    "frequency_penalty": FrequencyPenalty,
+    "presence_penalty": PresencePenalty,
+    "no_repeat_ngram_size": NoRepeatNGram,
     "temperature": Temperature,
     "top_k": TopK,
     "top_p": TopP,
@@ -17,11 +35,17 @@ RULES = {
     "top_n_sigma": TopNSigma,
 }
 
-# The order in which each engine applies its rules, read from its source; what transformers lacks comes last there.
+PENALTIES = ("repetition_penalty", "frequency_penalty", "presence_penalty", "no_repeat_ngram_size")
+
+# The order in which each engine applies its rules, read from its source; what transformers lacks comes last there, but
+# for the two penalties of the OpenAI API. What an engine lacks is not listed.
 ORDERS = {
-    "huggingface": ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon", "eta", "top_n_sigma"),
-    "vllm": ("temperature", "min_p", "top_k", "top_p"),
-    "llama.cpp": ("top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "temperature"),
+    "huggingface": (
+        *PENALTIES,
+        *("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon", "eta", "top_n_sigma"),
+    ),
+    "vllm": (*PENALTIES[:3], "temperature", "min_p", "top_k", "top_p"),
+    "llama.cpp": (*PENALTIES[:3], "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "temperature"),
 }
 
 
@@ -30,7 +54,7 @@ class SamplingParams:
     """How to choose the next token; `None` switches a rule off.
 
     Args:
-        temperature: at least 0; 0 is greedy: the argmax, lowest id on a tie, truncation skipped.
+        temperature: at least 0; 0 is greedy: penalties, then the argmax, lowest id on a tie, truncation skipped.
         top_k: at least 1.
         top_p: in (0, 1].
         min_p: in [0, 1].
@@ -38,6 +62,10 @@ class SamplingParams:
         epsilon: in (0, 1).
         eta: in (0, 1).
         top_n_sigma: above 0.
+        repetition_penalty: above 0; 1 changes nothing.
+        frequency_penalty: any finite number; 0 changes nothing.
+        presence_penalty: any finite number; 0 changes nothing.
+        no_repeat_ngram_size: at least 1.
         seed: makes the draws repeatable, each row by itself; `None` is fresh every time.
         order: `"huggingface"`, `"vllm"` or `"llama.cpp"`: which engine's order the rules follow (`ORDERS`).
 
@@ -53,6 +81,10 @@ class SamplingParams:
     epsilon: float | None = None
     eta: float | None = None
     top_n_sigma: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
     seed: int | None = None
     order: str = "huggingface"
 
@@ -77,7 +109,7 @@ class SamplingParams:
         """The processors these settings ask for, in the engine's order: a tuple of callables."""
         made = self._processors()
         if self.is_greedy:
-            return (made["temperature"],)
+            return (*(made[name] for name in PENALTIES if name in made), made["temperature"])
         return tuple(made[name] for name in ORDERS[self.order] if name in made)
 
     def _processors(self):
@@ -93,6 +125,20 @@ def apply(processors, token_ids, logits):
     for processor in processors:
         logits = processor(token_ids, logits)
     return logits
+
+
+def bind(processors, prompt_length, attention_mask=None):
+    """Tell processors where the prompt ends and what is padding; a callable without `bind` stays as it is.
+
+    Args:
+        processors: callables `(token_ids, logits) -> logits`.
+        prompt_length: columns of the prompt, P.
+        attention_mask: (B, P) bool, `False` where the prompt is padded; `None` is no padding.
+
+    Returns:
+        A tuple of as many callables.
+    """
+    return tuple(p.bind(prompt_length, attention_mask) if hasattr(p, "bind") else p for p in processors)
 
 
 def draw(logits, uniforms):

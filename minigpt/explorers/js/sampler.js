@@ -1,7 +1,8 @@
 // From logits to a token, as minigpt.processors and minigpt.sampling do it: logits float32, all sums float64.
 //
 // A state is { z, ids }: logits by id, and the ids still alive, most likely first, equal logits by rising id. A rule is
-// a pure function (state, value) -> state. The sort is done once, in `distribution`: temperature keeps the order.
+// a pure function (state, value, text) -> state. The sort is done once, in `distribution`: temperature keeps the order,
+// and a penalty moves only the few tokens it touches. The text is { ids, promptLength }: all ids so far, how many are prompt.
 (function (root) {
   const ns = (root.nextToken ??= {});
 
@@ -141,25 +142,81 @@
     return { z: state.z, ids: state.ids.filter((_, rank) => kept[rank]) };
   }
 
+  // The state with `change(z, id)` for the logits of some tokens, put back in their places.
+  function changed({ z, ids }, touched, change) {
+    const moved = new Set(touched), next = Float32Array.from(z);
+    for (const id of moved) next[id] = change(z[id], id);
+    const before = (a, b) => next[b] - next[a] || a - b;
+    const back = [...moved].filter((id) => next[id] > -Infinity).sort(before);
+    const merged = new Int32Array(ids.length);
+    let count = 0, at = 0;
+    for (const id of ids) {
+      if (moved.has(id)) continue;
+      while (at < back.length && before(back[at], id) < 0) merged[count++] = back[at++];
+      merged[count++] = id;
+    }
+    while (at < back.length) merged[count++] = back[at++];
+    if (!count) throw new RangeError("every logit is -inf: no token is left");
+    return { z: next, ids: merged.subarray(0, count) };
+  }
+
+  function counts(ids) {
+    const times = new Map();
+    for (const id of ids) times.set(id, (times.get(id) ?? 0) + 1);
+    return times;
+  }
+  const answer = (text) => counts(text.ids.slice(text.promptLength));
+
+  // Arithmetic in float32, as torch does it.
+  const { fround } = Math;
+  function repetition(state, theta, text) {
+    const divisor = fround(theta);
+    return changed(state, text.ids, (z) => (z > 0 ? z / divisor : z * divisor));
+  }
+  function frequency(state, f, text) {
+    const times = answer(text);
+    return changed(state, times.keys(), (z, id) => z - fround(fround(f) * times.get(id)));
+  }
+  const presence = (state, r, text) => changed(state, answer(text).keys(), (z) => z - fround(r));
+
+  // The tokens that would complete an n-gram of the text for a second time.
+  function completions({ ids }, n) {
+    const found = [], open = ids.length - n + 1;
+    for (let start = 0; start + n <= ids.length; start++) {
+      let same = 0;
+      while (same < n - 1 && ids[start + same] === ids[open + same]) same++;
+      if (same === n - 1) found.push(ids[start + n - 1]);
+    }
+    return found;
+  }
+  const noRepeat = (state, n, text) => changed(state, completions(text, n), () => -Infinity);
+
   // By name and in the order of Hugging Face's transformers.
   const rules = {
+    repetition_penalty: repetition, frequency_penalty: frequency, presence_penalty: presence, no_repeat_ngram_size: noRepeat,
     temperature, top_k: topK, top_p: topP, min_p: minP, typical_p: typical, epsilon, eta, top_n_sigma: topNSigma,
   };
 
   // The values a rule takes; SamplingParams refuses the same ones.
-  const share = (p) => p > 0 && p <= 1, floor = (p) => p > 0 && p < 1;
+  const share = (p) => p > 0 && p <= 1, floor = (p) => p > 0 && p < 1, whole = (n) => Number.isInteger(n) && n >= 1;
   const legal = {
-    temperature: (T) => T >= 0, top_k: (k) => Number.isInteger(k) && k >= 1, top_p: share, min_p: (p) => p >= 0 && p <= 1,
+    repetition_penalty: (theta) => theta > 0 && theta < Infinity, frequency_penalty: Number.isFinite,
+    presence_penalty: Number.isFinite, no_repeat_ngram_size: whole,
+    temperature: (T) => T >= 0, top_k: whole, top_p: share, min_p: (p) => p >= 0 && p <= 1,
     typical_p: share, epsilon: floor, eta: floor, top_n_sigma: (n) => n > 0,
   };
 
-  // [[name, value], ...] for settings like SamplingParams'; null is off, and temperature 0 needs nothing else.
-  function steps(settings) {
-    if (settings.temperature === 0) return [["temperature", 0]];
-    return Object.keys(rules).filter((name) => settings[name] != null).map((name) => [name, settings[name]]);
+  const penalties = new Set(Object.keys(rules).slice(0, 4));
+
+  // [[name, value], ...] for settings like SamplingParams', in `order`; null is off, and temperature 0 skips truncation.
+  function steps(settings, order = Object.keys(rules)) {
+    const on = order.filter((name) => settings[name] != null);
+    const greedy = settings.temperature === 0;
+    return (greedy ? [...on.filter((name) => penalties.has(name)), "temperature"] : on).map((name) => [name, settings[name]]);
   }
 
-  const run = (state, steps) => steps.reduce((now, [name, value]) => rules[name](now, value), state);
+  const run = (state, steps, text = { ids: [], promptLength: 0 }) =>
+    steps.reduce((now, [name, value]) => rules[name](now, value, text), state);
 
   // A function u -> id: the first id whose cumulative probability, in id order, exceeds u.
   function drawer({ z, ids }) {
@@ -178,5 +235,5 @@
     };
   }
 
-  ns.sampler = { distribution, softmax, entropy, summary, legal, steps, run, drawer, typicalOrder, etaFloor, sigma };
+  ns.sampler = { distribution, softmax, entropy, summary, legal, steps, run, completions, drawer, typicalOrder, etaFloor, sigma };
 })(globalThis);
