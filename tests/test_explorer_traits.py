@@ -149,7 +149,12 @@ def fake_data(monkeypatch, tmp_path):
     def compute():
         made.append(1)
         logits = base64.b64encode(torch.tensor([1.0, 2.0]).numpy().tobytes()).decode()
-        return {"key": distributions._key(), "tokens": ["a", "</script>"], "logits": {"capital": logits}}
+        return {
+            "key": distributions._key(),
+            "tokens": ["a", "</script>"],
+            "prompts": {"capital": [1, 0]},
+            "logits": {"capital": logits},
+        }
 
     monkeypatch.setattr(distributions, "FILE", tmp_path / "distributions.js")
     monkeypatch.setattr(distributions, "_compute", compute)
@@ -195,9 +200,9 @@ def ask(monkeypatch, explorer, source, tokens):
 
 
 def test_widget_answers_with_a_binary_message(monkeypatch, tmp_path, nothing_kept):
-    """Logits as bytes, the tokens once."""
+    """Logits as bytes, the ids of the prompt, the tokens once."""
     fake_data(monkeypatch, tmp_path)
     message, buffers = ask(monkeypatch, TemperatureExplorer(), "capital", tokens=True)
-    assert message == {"kind": "distribution", "source": "capital", "tokens": ["a", "</script>"]}
+    assert message == {"kind": "distribution", "source": "capital", "tokens": ["a", "</script>"], "ids": [1, 0]}
     assert torch.frombuffer(bytearray(buffers[0]), dtype=torch.float32).tolist() == [1, 2]
     assert ask(monkeypatch, TemperatureExplorer(), "capital", tokens=False)[0]["tokens"] is None

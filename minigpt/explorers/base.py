@@ -78,7 +78,8 @@ class Explorer(anywidget.AnyWidget):
         except (ValueError, OSError) as error:
             self.send({**reply, "error": str(error)})
         else:
-            self.send({**reply, "tokens": data["tokens"] if content.get("tokens") else None}, buffers=[logits])
+            reply |= {"tokens": data["tokens"] if content.get("tokens") else None}
+            self.send({**reply, "ids": data["prompts"][content["source"]]}, buffers=[logits])
 
 
 class OfDistribution(HasTraits):

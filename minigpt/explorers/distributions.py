@@ -67,7 +67,7 @@ def real():
     """All real distributions: what the file holds if it is up to date, else computed afresh.
 
     Returns:
-        `{"key": …, "tokens": [V strings], "logits": {name: base64 of V little-endian float32}}`
+        `{"key": …, "tokens": [V strings], "prompts": {name: ids}, "logits": {name: base64 of V little-endian float32}}`
     """
     return _read() or _compute()
 
@@ -112,14 +112,15 @@ def _read():
 
 def _compute():
     model, tokenizer = load("smollm2")
-    logits = {}
+    prompts, logits = {}, {}
     for source in catalogue()["sources"]:
         if "logits" not in source:
-            ids = _prompt_ids(source, tokenizer)
+            ids = prompts[source["name"]] = _prompt_ids(source, tokenizer)
             with torch.no_grad():
                 z = model(torch.tensor([ids]), num_logits=1)[0, -1].float()  # (V,)
             logits[source["name"]] = base64.b64encode(z.numpy().astype("<f4").tobytes()).decode("ascii")
-    return {"key": _key(), "tokens": [tokenizer.token_text(i) for i in range(len(z))], "logits": logits}
+    tokens = [tokenizer.token_text(i) for i in range(len(z))]
+    return {"key": _key(), "tokens": tokens, "prompts": prompts, "logits": logits}
 
 
 def _prompt_ids(source, tokenizer):

@@ -24,7 +24,7 @@
       loadData().then(
         (data) => {
           const bytes = Uint8Array.from(atob(data.logits[message.source]), (c) => c.charCodeAt(0));
-          this.emit("msg:custom", { ...message, tokens: data.tokens }, [new DataView(bytes.buffer)]);
+          this.emit("msg:custom", { ...message, tokens: data.tokens, ids: data.prompts[message.source] }, [new DataView(bytes.buffer)]);
         },
         () => this.emit("msg:custom", { ...message, error: `${DATA.pathname} could not be read` }),
       );

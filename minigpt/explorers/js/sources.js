@@ -2,11 +2,12 @@
 // Python's binary message in a notebook and with distributions.js in the static page (see boot.js).
 (function (root) {
   const ns = (root.nextToken ??= {});
-  const ready = (ns.ready ??= {}); // name -> { name, label, V, tokens, state }; shared by all figures of a page
+  const ready = (ns.ready ??= {}); // name -> { name, label, V, tokens, ids, state }; shared by all figures of a page
   const shared = (ns.shared ??= { tokens: null }); // how each of the real tokens reads
 
-  function keep(entry, tokens, logits) {
-    ready[entry.name] = { ...entry, V: logits.length, tokens, state: ns.sampler.distribution(logits) };
+  // `ids` are those of the prompt; a toy has none.
+  function keep(entry, tokens, logits, ids = []) {
+    ready[entry.name] = { ...entry, V: logits.length, tokens, ids, state: ns.sampler.distribution(logits) };
   }
 
   // The distribution, or null while it is on its way: then `arrived` is called, with an error message if there is one.
@@ -26,7 +27,7 @@
       if (message.error) return arrived(message.error);
       if (message.tokens) shared.tokens = message.tokens;
       const { buffer, byteOffset, byteLength } = buffers[0];
-      if (!ready[entry.name]) keep(entry, shared.tokens, new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength)));
+      if (!ready[entry.name]) keep(entry, shared.tokens, new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength)), message.ids);
       arrived();
     }
     model.on("msg:custom", answer);
