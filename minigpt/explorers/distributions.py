@@ -25,7 +25,7 @@ _SOURCES = ("explorers/distributions.py", "explorers/js/catalogue.js", "model.py
 
 @functools.cache
 def catalogue():
-    """The table `js/catalogue.js`: a dict with `"sources"` and `"methods"`, each a list of dicts with a `"name"`."""
+    """The table `js/catalogue.js`: lists of dicts with a `"name"`, under `"sources"`, `"methods"` and `"orders"`."""
     text = (JS / "catalogue.js").read_text(encoding="utf-8")
     return json.loads(text.partition(".catalogue = ")[2].strip().removesuffix(";"))
 
@@ -34,7 +34,7 @@ def entry(kind, name):
     """One entry of the catalogue.
 
     Args:
-        kind: `"sources"` or `"methods"`.
+        kind: `"sources"`, `"methods"` or `"orders"`.
         name: its name.
 
     Raises:

@@ -1,10 +1,14 @@
-// What the live figures offer: distributions and truncation rules. After the equals sign stands strict JSON, because Python
-// reads this file too. Toys carry their logits; the others come from SmolLM2 and are kept in distributions.js.
+// What the live figures offer: distributions, truncation rules, the orders of engines. After the equals sign stands
+// strict JSON, because Python reads this file too. Toys carry their logits; the others come from SmolLM2 and are kept in distributions.js.
 (globalThis.nextToken ??= {}).catalogue = {
   "sources": [
     { "name": "toy", "label": "toy: three tokens", "tokens": ["␣cat", "␣dog", "␣fish"], "logits": [2.0, 1.0, 0.5] },
     { "name": "toy-five", "label": "toy: five tokens",
       "tokens": ["␣the", "␣a", "␣my", "␣one", "␣zebra"], "logits": [2.15, 1.4, 0.85, 0.1, -1.7] },
+    { "name": "toy-three", "label": "toy: logits 3, 2, 1", "tokens": ["␣one", "␣two", "␣three"], "logits": [3.0, 2.0, 1.0] },
+    { "name": "toy-sure", "label": "toy: one at .95, ten at .005",
+      "tokens": ["␣yes", "␣no", "␣maybe", "␣never", "␣often", "␣once", "␣soon", "␣now", "␣then", "␣here", "␣there"],
+      "logits": [5.247024072160486, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] },
     { "name": "capital", "label": "The capital of France is…", "prompt": "The capital of France is" },
     { "name": "once", "label": "Once upon a time there was a…", "prompt": "Once upon a time there was a" },
     { "name": "sum", "label": "2 + 2 =…", "prompt": "2 + 2 =" },
@@ -27,5 +31,15 @@
       "low": 0.00001, "high": 0.5, "scale": "log", "start": 0.002 },
     { "name": "top-n-sigma", "setting": "top_n_sigma", "label": "top-nσ", "knob": "distance n", "symbol": "n", "unit": "σ",
       "low": 0.1, "high": 5, "scale": "tenths", "start": 1 }
+  ],
+  "orders": [
+    { "name": "huggingface", "label": "transformers",
+      "rules": ["repetition_penalty", "frequency_penalty", "presence_penalty", "no_repeat_ngram_size", "temperature",
+                "top_k", "top_p", "min_p", "typical_p", "epsilon", "eta", "top_n_sigma"] },
+    { "name": "vllm", "label": "vLLM",
+      "rules": ["repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "min_p", "top_k", "top_p"] },
+    { "name": "llama.cpp", "label": "llama.cpp",
+      "rules": ["repetition_penalty", "frequency_penalty", "presence_penalty", "top_n_sigma", "top_k", "typical_p",
+                "top_p", "min_p", "temperature"] }
   ]
 };
