@@ -54,13 +54,22 @@ def median_ratio(above, below):
 
 def report(name, settings, rows):
     """Print rows (dicts with the same keys) as a table and write them, with machine and settings, to `results/`."""
-    facts = {"machine": machine(), "settings": settings}
-    print(json.dumps(facts))
+    print(json.dumps({"machine": machine(), "settings": settings}))
+    show(rows)
+    write(name, settings, rows)
+
+
+def show(rows):
+    """Print rows (dicts with the same keys) as a table."""
     cells = [list(rows[0])] + [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     for line in cells:
         print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def write(name, settings, rows):
+    """Write `results/<name>.json`, whole or not at all."""
     RESULTS.mkdir(exist_ok=True)
     partial = RESULTS / f"{name}.partial"
-    partial.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
+    partial.write_text(json.dumps({"machine": machine(), "settings": settings, "rows": rows}, indent=1) + "\n")
     partial.replace(RESULTS / f"{name}.json")
