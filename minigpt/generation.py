@@ -130,6 +130,9 @@ class Request:
             raise ValueError(f"token_ids has shape {tuple(token_ids.shape)}: give (B, P) with at least one token a row")
         if not isinstance(max_new_tokens, numbers.Integral) or max_new_tokens < 0:
             raise ValueError(f"max_new_tokens={max_new_tokens!r} must be an integer, at least 0")
+        if attention_mask is not None and attention_mask.shape != token_ids.shape:
+            shape = tuple(attention_mask.shape)
+            raise ValueError(f"attention_mask has shape {shape}: give that of token_ids, {tuple(token_ids.shape)}")
         self.model, self.token_ids, self.attention_mask = model, token_ids, attention_mask
         self.max_new_tokens = max_new_tokens
         self.num_prompt_tokens = token_ids.size(1)
@@ -161,13 +164,19 @@ class Request:
         if len(rows) != B:
             raise ValueError(f"{len(rows)} params for {B} rows: give one SamplingParams for all, or one a row")
         self.uniforms = Uniforms([p.seed for p in rows], range(B) if one else [0] * B)
-        groups = {}  # rows that share their settings go through one pipeline together
-        for row, p in enumerate(rows):
-            groups.setdefault(p, []).append(row)
+        self._params, self._prompt_mask = rows, self.attention_mask
+        self._group()
+
+    def _group(self):
+        """Rows that run on and share their settings go through one pipeline together, finished rows through none."""
+        groups, mask = {}, self._prompt_mask
+        for row, p in enumerate(self._params):
+            if self.finish_reasons[row] is None:
+                groups.setdefault(p, []).append(row)
         self._groups = []
-        for p, members in groups.items():
-            mask = None if self.attention_mask is None else self.attention_mask[members]
-            self._groups.append((p.is_greedy, members, bind(p.pipeline(), self.num_prompt_tokens, mask)))
+        for p, rows in groups.items():
+            bound = bind(p.pipeline(), self.num_prompt_tokens, None if mask is None else mask[rows])
+            self._groups.append((p.is_greedy, rows, bound))
 
     def fitting(self, cache):
         """The cache to use: a new one that fits, or the given one once it is seen to fit."""
@@ -190,12 +199,11 @@ class Request:
         logits = check_logits(logits)
         processed = apply(self.processors, self.token_ids, logits)
         uniforms = self.uniforms.next()
-        chosen = torch.empty(len(logits), dtype=torch.int64)
+        chosen = torch.full((len(logits),), self.pad_token_id)
         for is_greedy, rows, pipeline in self._groups:
             z = apply(pipeline, self.token_ids[rows], processed[rows])
             chosen[rows] = check_logits(z).argmax(-1) if is_greedy else draw(z, uniforms[rows])
         running = torch.tensor([reason is None for reason in self.finish_reasons])
-        chosen[~running] = self.pad_token_id
         logprobs = logits.log_softmax(-1).gather(1, chosen[:, None]).squeeze(1).masked_fill(~running, 0)
         self._append(chosen, running)
         return Step(chosen, logprobs, logits, self.finish_reasons, forward_tokens)
@@ -208,10 +216,13 @@ class Request:
             # A finished row becomes a text of one padding token, so that it never runs past the context.
             kept = self.attention_mask & running[:, None]
             self.attention_mask = torch.cat((kept, torch.ones_like(kept[:, :1])), 1)
+        before = self.finish_reasons
         self.finish_reasons = tuple(
             reason or ("eos" if i in self.eos_token_ids else self._limit_reached(length))
-            for reason, i, length in zip(self.finish_reasons, chosen.tolist(), self.lengths.tolist(), strict=True)
+            for reason, i, length in zip(before, chosen.tolist(), self.lengths.tolist(), strict=True)
         )
+        if self.finish_reasons != before:
+            self._group()
 
     def _limit_reached(self, length):
         if self.num_new_tokens >= self.max_new_tokens:

@@ -299,12 +299,19 @@ class Penalty(Processor):
     """A rule that looks at the text so far. It has to tell the prompt from the answer, and padding from both.
 
     Args:
-        prompt_length: columns of `token_ids` that are prompt; 0 takes the whole text for an answer.
+        prompt_length: columns of `token_ids` that are prompt, at least 0; 0 takes the whole text for an answer.
         attention_mask: (B, P) bool, `False` where the prompt is padded, on the left; `None` is no padding.
+
+    Raises:
+        ValueError: a negative `prompt_length`; when called, a mask of other rows, a text that does not fit the logits.
     """
 
     prompt_length: int = field(default=0, kw_only=True)
     attention_mask: torch.Tensor | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __post_init__(self):
+        rule = "an integer of at least 0: the columns of token_ids that are prompt; 0 counts the whole text as answer"
+        self._check("prompt_length", lambda n: isinstance(n, numbers.Integral) and n >= 0, rule)
 
     def bind(self, prompt_length, attention_mask=None):
         """A copy that knows the prompt of this call; `generate` and its kin bind every processor once."""
@@ -318,6 +325,9 @@ class Penalty(Processor):
         if token_ids.numel() and not 0 <= token_ids.min() <= token_ids.max() < V:
             wrong = token_ids[(token_ids < 0) | (token_ids >= V)][0]
             raise ValueError(f"token id {int(wrong)} is outside the vocabulary of {V}: ids run from 0 to {V - 1}")
+        mask = self.attention_mask
+        if mask is not None and (mask.dim() != 2 or len(mask) != B):
+            raise ValueError(f"attention_mask has shape {tuple(mask.shape)}: bind one row per text, ({B}, P)")
         return self._penalise(token_ids, logits)
 
     def _real(self, token_ids):
@@ -327,10 +337,10 @@ class Penalty(Processor):
             real[:, : self.attention_mask.size(1)] = self.attention_mask[:, : token_ids.size(1)]
         return real
 
-    def _counts(self, token_ids, logits, real=None):
-        """How often each token occurs: (B, V), of the logits' dtype."""
-        weights = torch.ones_like(token_ids) if real is None else real
-        return torch.zeros_like(logits).scatter_add(1, token_ids, weights.to(logits.dtype))
+    def _counts(self, token_ids, logits, start=0):
+        """How often each token occurs from column `start` on, padding left out: (B, V), of the logits' dtype."""
+        real = self._real(token_ids)[:, start:].to(logits.dtype)
+        return torch.zeros_like(logits).scatter_add(1, token_ids[:, start:], real)
 
 
 @dataclass(frozen=True)
@@ -355,10 +365,11 @@ class RepetitionPenalty(Penalty):
 
     def __post_init__(self):
         rule = "a finite number above 0, usually 1.05 to 1.3; 1 changes nothing"
+        super().__post_init__()
         self._check("repetition_penalty", lambda theta: theta > 0, rule)
 
     def _penalise(self, token_ids, logits):
-        seen = self._counts(token_ids, logits, self._real(token_ids)) > 0
+        seen = self._counts(token_ids, logits) > 0
         weaker = torch.where(logits > 0, logits / self.repetition_penalty, logits * self.repetition_penalty)
         return torch.where(seen, weaker, logits)
 
@@ -381,10 +392,11 @@ class FrequencyPenalty(Penalty):
     frequency_penalty: float
 
     def __post_init__(self):
+        super().__post_init__()
         self._check("frequency_penalty", lambda f: True, "a finite number, usually 0 to 1; 0 changes nothing")
 
     def _penalise(self, token_ids, logits):
-        return logits - self.frequency_penalty * self._counts(token_ids[:, self.prompt_length :], logits)
+        return logits - self.frequency_penalty * self._counts(token_ids, logits, self.prompt_length)
 
 
 @dataclass(frozen=True)
@@ -401,10 +413,11 @@ class PresencePenalty(Penalty):
     presence_penalty: float
 
     def __post_init__(self):
+        super().__post_init__()
         self._check("presence_penalty", lambda r: True, "a finite number, usually 0 to 1; 0 changes nothing")
 
     def _penalise(self, token_ids, logits):
-        used = self._counts(token_ids[:, self.prompt_length :], logits) > 0
+        used = self._counts(token_ids, logits, self.prompt_length) > 0
         return torch.where(used, logits - self.presence_penalty, logits)
 
 
@@ -429,6 +442,7 @@ class NoRepeatNGram(Penalty):
 
     def __post_init__(self):
         rule = "an integer of at least 1; None in SamplingParams turns it off"
+        super().__post_init__()
         self._check("no_repeat_ngram_size", lambda n: isinstance(n, numbers.Integral) and n >= 1, rule)
 
     def _penalise(self, token_ids, logits):
