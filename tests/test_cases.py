@@ -15,7 +15,7 @@ from minigpt.generation import generate, generate_naive, stream
 from minigpt.processors import TopK
 from minigpt.sampling import SamplingParams, Uniforms, draw
 
-SAMPLING = {*range(1, 14), *range(20, 26)}
+SAMPLING = {*range(1, 14), *range(15, 19), *range(20, 26)}
 LOOP = {26, 27, 28, 30, 31, 33}
 CACHE = {34, 35, 36, 38, *range(42, 48)}
 

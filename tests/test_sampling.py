@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 from toy_models import TableModel
 
 from minigpt.generation import generate
-from minigpt.processors import Epsilon, Eta, MinP, Temperature, TopK, TopNSigma, TopP, Typical
+from minigpt.processors import (
+    Epsilon,
+    Eta,
+    FrequencyPenalty,
+    MinP,
+    NoRepeatNGram,
+    PresencePenalty,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopNSigma,
+    TopP,
+    Typical,
+)
 from minigpt.sampling import ORDERS, SamplingParams, Uniforms, apply, draw
 
 NEVER = -torch.inf
@@ -49,6 +62,15 @@ def test_the_pipeline_follows_the_named_engine():
     assert of_llama.pipeline() == (ns, k, ty, p, m, t)
 
 
+def test_penalties_come_before_everything_else():
+    common = {"repetition_penalty": 1.2, "frequency_penalty": 0.3, "presence_penalty": 0.2, "temperature": 0.5}
+    made = (RepetitionPenalty(1.2), FrequencyPenalty(0.3), PresencePenalty(0.2))
+    for order in ORDERS:
+        assert SamplingParams(**common, order=order).pipeline() == (*made, Temperature(0.5))
+    banned = SamplingParams(**common, no_repeat_ngram_size=3, top_k=4).pipeline()
+    assert banned == (*made, NoRepeatNGram(3), Temperature(0.5), TopK(4))
+
+
 def test_what_is_none_is_off():
     assert SamplingParams().pipeline() == ()
     assert SamplingParams(top_k=5).pipeline() == (TopK(5),)
@@ -59,6 +81,8 @@ def test_greedy_skips_truncation():
     assert params.is_greedy
     assert params.pipeline() == (Temperature(0),)
     assert kept(params, np.log([0.5, 0.25, 0.125, 0.125]).tolist()) == [0]  # typical alone would keep 1
+    penalised = SamplingParams(temperature=0, repetition_penalty=1.2, no_repeat_ngram_size=2, top_k=1)
+    assert penalised.pipeline() == (RepetitionPenalty(1.2), NoRepeatNGram(2), Temperature(0))  # but no penalty
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -71,6 +95,10 @@ def test_a_setting_that_the_engine_lacks_is_refused(order):
         "min_p": 0.1,
         "top_k": 2,
         "top_p": 0.5,
+        "repetition_penalty": 1.1,
+        "frequency_penalty": 0.5,
+        "presence_penalty": 0.5,
+        "no_repeat_ngram_size": 3,
     }
     for name, value in values.items():
         if name in ORDERS[order]:
