@@ -22,18 +22,19 @@ def read_script(name):
 
 
 class Explorer(anywidget.AnyWidget):
-    """A live figure. Subclasses give `name`, their traits, and `picture()`.
+    """A live figure. Subclasses give `name`, their traits, `picture()`, and the `scripts` that are theirs alone.
 
     In JupyterLab, VS Code and Colab its traits follow the controls and the controls follow the traits. A static page
     shows the HTML beside the widget view: the state as JSON, which `boot.js` mounts.
     """
 
     name = None
+    scripts = ()
     _css = read_script(STYLE)
 
     def __init_subclass__(cls, **kwargs):
         if "name" in vars(cls):  # traitlets makes further subclasses of its own
-            scripts = "\n".join(map(read_script, (*SHARED_SCRIPTS, f"{cls.name}.js")))
+            scripts = "\n".join(map(read_script, (*SHARED_SCRIPTS, *cls.scripts, f"{cls.name}.js")))
             cls._esm = f'{scripts}\nexport default globalThis.nextToken.explorers["{cls.name}"];\n'
         super().__init_subclass__(**kwargs)
 

@@ -217,11 +217,7 @@
   // --- A table of the same numbers, one click away.
   function table(caption, read) {
     const body = h("div", { class: "nt-table", id: unique(), hidden: true, tabindex: 0, role: "group", "aria-label": caption });
-    const copy = button(TEXT.copy, () => {
-      put(read().map((line) => line.map(plain).join("\t")).join("\n"));
-      copy.textContent = TEXT.copied;
-      setTimeout(() => { copy.textContent = TEXT.copy; }, 1500);
-    }, { hidden: true });
+    const copy = copier(() => read().map((line) => line.map(plain).join("\t")).join("\n"), { hidden: true });
     const open = button(TEXT.table, () => {
       body.hidden = copy.hidden = !body.hidden;
       open.setAttribute("aria-expanded", !body.hidden);
@@ -237,6 +233,15 @@
     return { buttons: [open, copy], body, update };
   }
   const plain = (cell) => (cell === -Infinity ? "-inf" : String(cell));
+  // A button that copies what `read` gives at that moment.
+  function copier(read, attributes) {
+    const copy = button(TEXT.copy, () => {
+      put(read());
+      copy.textContent = TEXT.copied;
+      setTimeout(() => { copy.textContent = TEXT.copy; }, 1500);
+    }, attributes);
+    return copy;
+  }
   function put(text) {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
     const area = h("textarea", null, text); // a page opened from a file may have no clipboard object
@@ -264,6 +269,6 @@
 
   ns.chart = {
     h, svg, thousands, fixed, short, percent, count, token, slider, select, chips, button, presets, rows, scaleFor,
-    plot, powers, table, readout,
+    plot, powers, table, copier, readout,
   };
 })(globalThis);
