@@ -1,5 +1,6 @@
 """MiniGPT: the package behind *The Next Token*. Its public names read like the book's table of contents."""
 
+from minigpt.choosing import EntropyTemperature, best_of_n, majority_vote, minimum_bayes_risk, pass_at_k
 from minigpt.config import GPTConfig
 from minigpt.generation import generate, generate_naive, stream, stream_text, token_log_probs
 from minigpt.kv_cache import KVCache
@@ -44,5 +45,10 @@ __all__ = [
     "NoRepeatNGram",
     "SamplingParams",
     "draw",
+    "best_of_n",
+    "majority_vote",
+    "minimum_bayes_risk",
+    "pass_at_k",
+    "EntropyTemperature",
     "KVCache",
 ]
