@@ -49,6 +49,8 @@ class RecipeExplorer(Explorer):
 
     @validate("sources")
     def _check_sources(self, proposal):
+        if not proposal.value:
+            raise ValueError("sources=[] leaves nothing to show: name at least one distribution")
         return [entry("sources", name)["name"] for name in proposal.value]
 
     @validate("changes")
@@ -87,7 +89,7 @@ def kept_by(settings, source):
     """Probabilities of the next token under a recipe's settings.
 
     Args:
-        settings: those of `SamplingParams`; or `num_beams`: a first step goes on with that many of the likeliest tokens.
+        settings: those of `SamplingParams`; or `num_beams`: the first step goes on with that many tokens.
         source: name of a distribution; the penalties count the tokens of its prompt as a prompt.
 
     Returns:
@@ -113,7 +115,7 @@ def _check_settings(settings):
         SamplingParams(**settings)
         return
     beams, alpha = settings["num_beams"], settings["alpha"]
-    if not (isinstance(beams, int) and 1 <= beams <= 16):
+    if isinstance(beams, bool) or not (isinstance(beams, int) and 1 <= beams <= 16):
         raise ValueError(f"num_beams={beams!r} must be an integer from 1 to 16, the range of the slider")
     if not (isinstance(alpha, (int, float)) and 0 <= alpha <= 2):
         raise ValueError(f"alpha={alpha!r} must be in [0, 2], the range of the slider; 0 is no length penalty")
