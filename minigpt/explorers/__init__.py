@@ -3,8 +3,21 @@
 `python -m minigpt.explorers` writes the data that the pages need.
 """
 
+from minigpt.explorers.beam import BeamExplorer, record_tree, toy_trees
 from minigpt.explorers.generation import GenerationExplorer, record
+from minigpt.explorers.order import OrderExplorer
+from minigpt.explorers.recipe import RecipeExplorer
 from minigpt.explorers.temperature import TemperatureExplorer
 from minigpt.explorers.truncation import TruncationExplorer
 
-__all__ = ["GenerationExplorer", "TemperatureExplorer", "TruncationExplorer", "record"]
+__all__ = [
+    "BeamExplorer",
+    "GenerationExplorer",
+    "OrderExplorer",
+    "RecipeExplorer",
+    "TemperatureExplorer",
+    "TruncationExplorer",
+    "record",
+    "record_tree",
+    "toy_trees",
+]
