@@ -321,7 +321,7 @@ def test_hostile_text_stays_text(show):
 @pytest.mark.parametrize("width", [1200, 390])
 def test_fits(show, recorded, width):
     """The figure is never wider than the screen; the tree scrolls inside it, and shows its latest step."""
-    page = show(BeamExplorer([recorded[1]], width=6).to_html(), width=width)
+    page = show(BeamExplorer([recorded[1]], width=6, step=5).to_html(), width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     script = """() => {
       const { left, right } = document.querySelector(".nt-figure").getBoundingClientRect();
@@ -335,6 +335,10 @@ def test_fits(show, recorded, width):
     assert tree.evaluate("n => Math.abs(n.scrollLeft + n.clientWidth - n.scrollWidth) < 2")
     last = page.locator(".nt-node").last.bounding_box()
     assert last["x"] + last["width"] <= width
+    page.locator(".nt-tree").focus()
+    page.keyboard.press("End")
+    end = page.locator(".nt-node.nt-winner").last.bounding_box()  # a winner that ended long ago is in sight too
+    assert 0 <= end["x"] and end["x"] + end["width"] <= width
 
 
 def test_rendering_again_leaves_one(page):

@@ -213,7 +213,8 @@
         node.replaceChildren(svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": TEXT.picture },
           svg("defs", null, pattern), columns.map((_, i) => text(i * COLUMN + NODE / 2, 11, TEXT.place(i), "nt-axis", "middle")),
           ordered.filter(({ from }) => from).map((one) => edge(one.from, one, view)), ordered.map((one) => box(one, view))));
-        node.scrollLeft = Math.max(0, width - node.clientWidth);
+        const end = all.find(({ ids }) => view.winner && key(ids) === key(view.winner.ids)); // the end of a short winner stays in sight
+        node.scrollLeft = Math.min(width - node.clientWidth, end ? end.x - COLUMN : Infinity);
       },
     };
   }
