@@ -336,11 +336,12 @@ def trade_off(points, human, xlabel, ylabels):
     return figure
 
 
-def cost_after_seam(costs, group):
+def cost_after_seam(costs, strategies, group):
     """What true text costs after a middle part of one kind or another, by distance from the seam.
 
     Args:
-        costs: label → (mean nats a character of each group of characters, strategy or `None` for text that is true).
+        costs: label → mean nats a character of each group of characters.
+        strategies: label → strategy that wrote the middle part; true text has no entry.
         group: characters a group.
 
     Returns:
@@ -348,10 +349,10 @@ def cost_after_seam(costs, group):
     """
     figure, ax = panels()
     lines = iter(("-", ":"))
-    for label, (values, strategy) in costs.items():
+    for label, values in costs.items():
         places = group * np.arange(1, len(values) + 1)
-        if strategy:
-            look = {"color": colour(strategy), "marker": marker(strategy)}
+        if label in strategies:
+            look = {"color": colour(strategies[label]), "marker": marker(strategies[label])}
         else:
             look = {"color": QUIET, "linestyle": next(lines), "marker": "d", "markerfacecolor": GROUND}
         ax.plot(places, values, label=label, markersize=5, **look)
