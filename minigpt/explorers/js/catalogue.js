@@ -9,12 +9,20 @@
     { "name": "toy-sure", "label": "toy: one at .95, ten at .005",
       "tokens": ["␣yes", "␣no", "␣maybe", "␣never", "␣often", "␣once", "␣soon", "␣now", "␣then", "␣here", "␣there"],
       "logits": [5.247024072160486, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] },
+    { "name": "toy-loop", "label": "toy: the cat the cat the…", "tokens": ["␣the", "␣cat", "␣sat", "␣on", "␣mat"],
+      "logits": [-1.0, 2.0, 0.5, -0.5, 1.5], "history": [0, 1, 2, 3, 0, 1, 0, 1, 0], "prompt_length": 4 },
     { "name": "capital", "label": "The capital of France is…", "prompt": "The capital of France is" },
     { "name": "once", "label": "Once upon a time there was a…", "prompt": "Once upon a time there was a" },
     { "name": "sum", "label": "2 + 2 =…", "prompt": "2 + 2 =" },
     { "name": "json", "label": "{\"name\": \"Ada\", \"age\":…", "prompt": "{\"name\": \"Ada\", \"age\":" },
     { "name": "code", "label": "for i in range(…", "prompt": "for i in range(" },
-    { "name": "chat", "label": "Chat: Tell me a joke.", "question": "Tell me a joke." }
+    { "name": "chat", "label": "Chat: Tell me a joke.", "question": "Tell me a joke." },
+    { "name": "loop", "label": "To be or not to be, … (it loops)", "prompt_length": 7,
+      "prompt": "To be or not to be, but it is the only thing that will ever be.\n\nThis is the ultimate truth, and it is the only thing that will ever be. It is the only thing that will ever be. It is the only thing that will" },
+    { "name": "script", "label": "Alice: Hello! … Bob…", "prompt_length": 34,
+      "prompt": "Alice: Hello!\nBob: Hello!\nAlice: How are you?\nBob: Fine. And you?\nAlice: Fine, thank you.\nBob" },
+    { "name": "records", "label": "[{\"name\": \"Ada\", \"age\": 36}, …", "prompt_length": 37,
+      "prompt": "[{\"name\": \"Ada\", \"age\": 36}, {\"name\": \"Alan\", \"age\": 41}, {\"name\": \"Grace\", \"" }
   ],
   "methods": [
     { "name": "top-k", "setting": "top_k", "label": "top-k", "knob": "count k", "symbol": "k", "unit": "",
