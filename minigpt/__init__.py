@@ -21,6 +21,7 @@ from minigpt.processors import (
     Typical,
 )
 from minigpt.sampling import SamplingParams, draw
+from minigpt.search import Hypothesis, beam_search, diverse_beam_search, exact_search, gnmt
 
 __all__ = [
     "GPTConfig",
@@ -45,6 +46,11 @@ __all__ = [
     "NoRepeatNGram",
     "SamplingParams",
     "draw",
+    "beam_search",
+    "diverse_beam_search",
+    "exact_search",
+    "gnmt",
+    "Hypothesis",
     "best_of_n",
     "majority_vote",
     "minimum_bayes_risk",

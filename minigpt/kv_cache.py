@@ -103,6 +103,19 @@ class KVCache:
         rows = torch.as_tensor(rows)
         if rows.numel() == 0 or rows.min() < 0 or rows.max() >= self.batch_size:
             raise ValueError(f"reorder({rows.tolist()}): rows must be a non-empty list of 0 to {self.batch_size - 1}")
+        rows = rows.tolist()
         if self._keys is not None:
-            self._keys, self._values = self._keys[:, rows], self._values[:, rows]
+            self._keys, self._values = self._reordered(self._keys, rows), self._reordered(self._values, rows)
         self.batch_size = len(rows)
+
+    def _reordered(self, stored, rows):
+        """Storage with the rows in place; copies only the columns in use of rows that move."""
+        filled = stored[:, :, :, : self.length]
+        if len(rows) == self.batch_size:
+            moved = {i: filled[:, row].clone() for i, row in enumerate(rows) if i != row}
+        else:
+            moved = {i: filled[:, row] for i, row in enumerate(rows)}
+            stored = stored.new_empty((stored.size(0), len(rows), *stored.shape[2:]))
+        for i, row in moved.items():
+            stored[:, i, :, : self.length] = row
+        return stored
