@@ -124,7 +124,9 @@ def test_recipes_are_minigpts(page):
         counts = check(page, explorer, shown)
         assert "Off the recipe" not in shown["words"]
         if explorer.settings.get("temperature"):
-            assert f"keep from {min(counts):,} to {max(counts):,}, depending" in shown["words"]
+            few, many = (f"{end(counts):,}" for end in (min, max))
+            same = f"keep {few} after every prompt"
+            assert (same if few == many else f"keep from {few} to {many}, depending") in shown["words"]
         else:
             assert set(counts) == {explorer.settings.get("num_beams", 1)}
 
@@ -216,7 +218,9 @@ def test_off_the_recipe_and_back(page):
     assert page.get_by_text("Back to the recipe").is_disabled()
     page.get_by_text("chat, far too hot").click()
     assert page.locator("[aria-pressed=true]").all_text_contents() == ["chat, far too hot"]
-    assert "temperature T 1.80 instead of 0.70" in page.evaluate("probe.read()")["words"]
+    words = page.evaluate("probe.read()")["words"]
+    assert words.startswith("Of 49,152 tokens these settings keep 49,152 after every prompt")
+    assert "temperature T 1.80 instead of 0.70" in words
     page.get_by_text("factual answers").click()  # another task is that task's recipe
     assert page.evaluate("probe.model.get('changes')") == {}
     assert page.evaluate("probe.read()")["words"].startswith("At T = 0 the likeliest of 49,152 tokens is taken")

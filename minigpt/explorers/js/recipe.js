@@ -36,13 +36,13 @@
     entropy: "entropy, bits",
     choices: "effective choices",
     sampled: (V, few, many, label, from, to) =>
-      `Of ${V} tokens these settings keep from ${few} to ${many}, depending on the prompt; ` +
+      `Of ${V} tokens these settings keep ${few === many ? `${few} after every prompt` : `from ${few} to ${many}, depending on the prompt`}; ` +
       `after “${label}” the effective choices go from ${from} to ${to}.`,
     greedy: (V, low, high) =>
       `At T = 0 the likeliest of ${V} tokens is taken every time; the model's own probability of it is between ${low} and ${high} here.`,
     beams: (n, V, low, high, alpha) =>
       `Beam search draws nothing: its first step goes on with the ${n} likeliest of ${V} tokens, which hold between ${low} and ${high} of the mass here. ` +
-      `The text with the largest sum of log-probabilities, divided by ((5 + t) / 6) to the power ${alpha}, wins.`,
+      `The text with the largest sum of log-probabilities over the length penalty, α = ${alpha}, wins.`,
     first: " Presence counts the tokens of the answer, and these are first tokens: it does nothing yet.",
     moved: (list) => ` Off the recipe: ${list}.`,
     instead: (name, value, recipe) => `${name} ${value} instead of ${recipe}`,
@@ -137,8 +137,8 @@
       card.reason.textContent = recipe.reason;
       card.source.textContent = recipe.source;
       card.tested.textContent = (state.get("tested")[recipe.name] ?? TEXT.untested) + (recipe.schema ? TEXT.schema : "");
-      lines.python.textContent = python(now);
-      lines.shell.textContent = shell(now);
+      for (const [name, text] of [["python", python(now)], ["shell", shell(now)]]) // a line breaks between words only
+        lines[name].replaceChildren(...text.split(/(?<= )/).map((word) => h("span", null, word)));
     }
 
     function update() {
