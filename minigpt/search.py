@@ -53,7 +53,7 @@ class BeamStep:
     Args:
         row, group: whose beams.
         candidates: the continuations looked at, best first.
-        kept: those that go on, best first.
+        kept: those that go on, best first; or would, if these beams were not done.
         ended: those that finished in this step, whether or not they are good enough to stay.
         finished: the best finished texts so far, best first, at most as many as there are beams.
         is_done: whether this was the last step of these beams.
@@ -69,7 +69,7 @@ class BeamStep:
 
 
 def gnmt(alpha):
-    """The length penalty ((5 + t) / 6)^α as a function of the length t. Wu et al. 2016."""
+    """The length penalty ((5 + t) / 6)^α as a function of the length t, for an exponent α. Wu et al. 2016."""
     return lambda t: ((5 + t) / 6) ** alpha
 
 
@@ -87,6 +87,8 @@ def score_of(sum_log_prob, length, length_penalty):
     Raises:
         ValueError: a penalty that is not a finite number above 0.
     """
+    if not callable(length_penalty) and not isinstance(length_penalty, numbers.Real):
+        raise ValueError(f"length_penalty={length_penalty!r} must be a number or a function of the length")
     try:
         divisor = length_penalty(length) if callable(length_penalty) else float(length) ** length_penalty
     except OverflowError:
@@ -179,7 +181,7 @@ def beam_search(
     Args:
         model: a `MiniGPT`, or anything with `.config` and its `forward`.
         token_ids: prompts, (B, P) int64.
-        num_beams: K, at least 1; 1 is greedy search.
+        num_beams: K, at least 1; 1 is greedy search (but with `early_stopping="never"` it looks past an EOS).
         max_new_tokens: most tokens to add, EOS included, at least 0.
         length_penalty: α for a division by t^α, or a function of t; see `score_of`.
         early_stopping: `True`, `False` or `"never"`; see `is_done`.
@@ -240,7 +242,7 @@ def diverse_beam_search(
     """
     groups = {"num_beams": num_beams, "num_groups": num_groups, "diversity_penalty": diversity_penalty}
     all_steps = beam_steps(model, token_ids, **groups, **settings)
-    _check_count("num_return_sequences", num_return_sequences, num_beams, "num_beams")
+    _check_count("num_return_sequences", num_return_sequences, num_beams, "num_beams: ask for fewer, or use more beams")
     results = [[] for _ in token_ids]
     for steps in all_steps:
         for step in steps:
@@ -259,17 +261,28 @@ def beam_steps(
     diversity_penalty=0.0,
     length_penalty=1.0,
     early_stopping=False,
+    processors=(),
+    eos_token_id=None,
+    pad_token_id=None,
+    attention_mask=None,
     use_cache=True,
-    **request,
 ):
     """Yield the steps of `beam_search` or `diverse_beam_search`: for each forward pass a tuple of `BeamStep`.
 
     Arguments are theirs. There is one `BeamStep` for each prompt and group that is not done; a prompt that may not grow
     at all is done before the first pass.
     """
-    _check_count(
-        "num_beams", num_beams, _number_of_texts(model.config.vocab_size, max(1, max_new_tokens)), "texts there are"
+    request = Request(
+        model,
+        token_ids,
+        max_new_tokens=max_new_tokens,
+        processors=processors,
+        eos_token_id=eos_token_id,
+        pad_token_id=pad_token_id,
+        attention_mask=attention_mask,
     )
+    num_texts = _number_of_texts(request)
+    _check_count("num_beams", num_beams, num_texts, f"as many texts as there are of {max_new_tokens} tokens")
     _check_count("num_groups", num_groups, num_beams, "num_beams")
     if num_beams % num_groups:
         raise ValueError(f"num_beams={num_beams} must be a multiple of num_groups={num_groups}: all groups are equal")
@@ -277,9 +290,10 @@ def beam_steps(
         raise ValueError(f"diversity_penalty={diversity_penalty!r} must be a finite number, at least 0; 0 is off")
     if not (isinstance(early_stopping, bool) or early_stopping == "never"):
         raise ValueError(f"early_stopping={early_stopping!r} must be True, False or 'never'")
-    request = Request(model, token_ids, max_new_tokens=max_new_tokens, **request)
     rule = {"num_beams": num_beams // num_groups, "length_penalty": length_penalty, "early_stopping": early_stopping}
     every = [_Beams(request, row, group, **rule) for row in range(len(token_ids)) for group in range(num_groups)]
+    for length in {1, *(beams.max_length for beams in every)} - {0}:
+        score_of(-1.0, length, length_penalty)  # a useless penalty is told before the work
     return _steps(every, _Texts(request, use_cache), diversity_penalty)
 
 
@@ -289,11 +303,13 @@ def _steps(every, texts, diversity_penalty):
         yield tuple(beams.report() for beams in every if beams.is_done)
     while live := [beams for beams in every if not beams.is_done]:
         log_probs = texts.log_probs()  # (R, V)
-        taken = {beams.row: torch.zeros(log_probs.size(1)) for beams in live}  # how often, by groups before
+        taken = {beams.row: [] for beams in live}  # tokens just chosen by earlier groups of the same prompt
         for beams in live:
-            beams.step(log_probs[beams.place] - diversity_penalty * taken[beams.row])
-            for candidate in beams.kept:
-                taken[beams.row][candidate.token_id] += 1
+            own, others = log_probs[beams.place], taken[beams.row]
+            if diversity_penalty and others:
+                own = own - diversity_penalty * torch.bincount(torch.tensor(others), minlength=own.size(1))
+            beams.step(own)
+            others += [candidate.token_id for candidate in beams.kept]
         yield tuple(beams.report() for beams in live)
         texts.grow([beams for beams in live if not beams.is_done])
 
@@ -319,9 +335,8 @@ class _Beams:
         length = len(self.new_token_ids[0]) + 1
         count = max(2, 1 + len(self.eos_token_ids)) * self.num_beams
         self.candidates = candidates(self.sums, log_probs, count)
-        self.kept, self.ended = select(
-            self.candidates, self.num_beams, self.eos_token_ids, is_last=length == self.max_length
-        )
+        is_last = length == self.max_length
+        self.kept, self.ended = select(self.candidates, self.num_beams, self.eos_token_ids, is_last)
         new = [self.hypothesis((*self.new_token_ids[c.beam], c.token_id), c.sum_log_prob) for c in self.ended]
         self.finished = _best(self.finished + new, self.num_beams)
         self.new_token_ids = [(*self.new_token_ids[c.beam], c.token_id) for c in self.kept]
@@ -413,13 +428,12 @@ def exact_search(
     request = Request(
         model, token_ids, max_new_tokens=max_new_tokens, eos_token_id=eos_token_id, attention_mask=attention_mask
     )
-    V = model.config.vocab_size
-    if _number_of_texts(V, max_new_tokens) > MOST_TEXTS:
+    if _number_of_texts(request) > MOST_TEXTS:
         raise ValueError(
-            f"max_new_tokens={max_new_tokens} with a vocabulary of {V} makes more than {MOST_TEXTS:,} texts: "
-            "allow fewer tokens, or use beam_search"
+            f"max_new_tokens={max_new_tokens} with a vocabulary of {model.config.vocab_size} makes more than "
+            f"{MOST_TEXTS:,} texts: allow fewer tokens, or use beam_search"
         )
-    _check_count("num_return_sequences", num_return_sequences, MOST_TEXTS, "texts that can be enumerated")
+    _check_count("num_return_sequences", num_return_sequences, MOST_TEXTS, "the most this function enumerates")
     results = []
     for row in range(len(token_ids)):
         beams = _Beams(request, row, 0, num_return_sequences, length_penalty, early_stopping="never")
@@ -452,11 +466,13 @@ def _enumerate(model, prompt, beams, processors):
     return _best(beams.finished, beams.num_beams)
 
 
-def _number_of_texts(vocab_size, max_new_tokens):
-    """Texts of `max_new_tokens`, V^N; infinity where that is more than a float can hold."""
-    return math.exp(min(max_new_tokens * math.log(vocab_size), 700))
+def _number_of_texts(request):
+    """Texts of `max_new_tokens`: V^N, or V^64 where that is more."""
+    return request.model.config.vocab_size ** min(max(request.max_new_tokens, 1), 64)
 
 
-def _check_count(name, value, most, of_what):
-    if not (isinstance(value, numbers.Integral) and not isinstance(value, bool) and 1 <= value <= most):
-        raise ValueError(f"{name}={value!r} must be an integer from 1 to {most} ({of_what})")
+def _check_count(name, value, most, hint):
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be an integer, at least 1")
+    if value > most:
+        raise ValueError(f"{name}={value} must be at most {most}, {hint}")
