@@ -10,7 +10,13 @@ import torch
 from minigpt.generation import stream, stream_text
 from minigpt.pretrained import MODELS, load
 from minigpt.sampling import ORDERS, SamplingParams
-from minigpt.search import beam_search
+from minigpt.search import beam_search, gnmt
+
+
+def length_penalty(text):
+    """A power of the length, such as `0.6`; or `gnmt:0.6`, the length penalty of Wu et al. 2016."""
+    return gnmt(float(text.removeprefix("gnmt:"))) if text.startswith("gnmt:") else float(text)
+
 
 DRAWING = {
     "temperature": (float, "T", "at least 0; 0 is greedy, 1 changes nothing (default: 1)"),
@@ -32,7 +38,11 @@ PENALTIES = {
 }
 SEARCH = {
     "num_beams": (int, "K", "keep the k most probable texts; 1 is greedy"),
-    "length_penalty": (float, "A", "divide by length to this power: larger favours longer texts (default: 1)"),
+    "length_penalty": (
+        length_penalty,
+        "A",
+        "divide by length to this power: larger favours longer texts (default: 1); gnmt:A for GNMT's penalty",
+    ),
 }
 
 

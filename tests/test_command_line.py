@@ -208,10 +208,11 @@ def test_a_length_penalty_reaches_the_search(monkeypatch, capsys):
     model = TableModel(table)
     monkeypatch.setattr(command_line, "load", lambda name: (model, tokenizer))
     texts = {}
-    for alpha in ("0", "2"):
+    for alpha in ("0", "2", "gnmt:0", "gnmt:2"):
         main([">", "--num-beams=2", "--max-new-tokens=12", f"--length-penalty={alpha}"])
         texts[alpha] = capsys.readouterr().out
-    assert texts == {"0": ">b\n", "2": ">" + 12 * "a" + "\n"}
+    short, long = ">b\n", ">" + 12 * "a" + "\n"
+    assert texts == {"0": short, "2": long, "gnmt:0": short, "gnmt:2": long}
 
 
 def test_one_beam_is_greedy(capsys, early):
@@ -295,6 +296,7 @@ def test_eos_counts_as_a_token(monkeypatch, capsys):
         ([PROMPT, "--length-penalty=1"], "--length-penalty is for beam search: give --num-beams too"),
         ([PROMPT, "--num-beams=0"], "num_beams=0"),
         ([PROMPT, "--num-beams=2", "--length-penalty=nan"], "length_penalty=nan"),
+        ([PROMPT, "--num-beams=2", "--length-penalty=gnmt"], "--length-penalty: invalid length_penalty value: 'gnmt'"),
         ([PROMPT, "--num-beams=2", "--max-new-tokens=-1"], "max_new_tokens=-1"),
         ([PROMPT, "--num-beams=2", "--stream"], "--num-beams does not go with --stream"),
         *(

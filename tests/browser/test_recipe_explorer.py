@@ -9,6 +9,7 @@ import torch
 from test_explorers import HOSTILE, PROBE, mount, unpack
 
 from minigpt import SamplingParams
+from minigpt import __main__ as command_line
 from minigpt.explorers import RecipeExplorer, distributions
 from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
 from minigpt.explorers.recipe import SAMPLING, kept_by, recipes
@@ -166,6 +167,7 @@ def test_lines_to_copy(page):
             assert page.evaluate("window.copied") == text
         settings = RecipeExplorer(recipe=name).settings
         words = shlex.split(shell)
+        command_line._parser().parse_args(words[3:])  # knows every option
         assert words[:6] == ["python", "-m", "minigpt", "PROMPT", "--model", "smollm2"]
         flags = dict(zip(words[6::2], words[7::2], strict=True))
         if "num_beams" in settings:
