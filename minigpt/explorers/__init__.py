@@ -6,6 +6,7 @@
 from minigpt.explorers.beam import BeamExplorer, record_tree, toy_trees
 from minigpt.explorers.generation import GenerationExplorer, record
 from minigpt.explorers.order import OrderExplorer
+from minigpt.explorers.penalties import PenaltyExplorer
 from minigpt.explorers.recipe import RecipeExplorer
 from minigpt.explorers.temperature import TemperatureExplorer
 from minigpt.explorers.truncation import TruncationExplorer
@@ -14,6 +15,7 @@ __all__ = [
     "BeamExplorer",
     "GenerationExplorer",
     "OrderExplorer",
+    "PenaltyExplorer",
     "RecipeExplorer",
     "TemperatureExplorer",
     "TruncationExplorer",
