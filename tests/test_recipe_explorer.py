@@ -52,7 +52,7 @@ def test_changes_belong_to_the_recipe_they_come_with():
     explorer = RecipeExplorer(recipe="translation", changes={"num_beams": 5})
     assert explorer.settings == {"num_beams": 5, "alpha": 0.6}
     explorer = RecipeExplorer(recipe="chat", changes={"top_p": None, "top_k": 50})
-    assert explorer.settings == {"temperature": 0.7, "repetition_penalty": 1.1, "top_k": 50}
+    assert explorer.settings == {"temperature": 0.8, "repetition_penalty": 1.1, "top_k": 50}
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def test_off_the_recipe_and_back(page):
     mount(page, RecipeExplorer())
     page.get_by_label("temperature T", exact=True).fill("36")
     assert page.evaluate("probe.model.get('changes')") == {"temperature": 1.8}
-    assert "Off the recipe: temperature T 1.80 instead of 0.70." in page.evaluate("probe.read()")["words"]
+    assert "Off the recipe: temperature T 1.80 instead of 0.80." in page.evaluate("probe.read()")["words"]
     page.get_by_label("top-p", exact=True).fill("101")
     assert page.evaluate("probe.model.get('changes')") == {"temperature": 1.8, "top_p": None}
     assert "top-p off instead of 0.9" in page.evaluate("probe.read()")["words"]
@@ -222,7 +222,7 @@ def test_off_the_recipe_and_back(page):
     assert page.locator("[aria-pressed=true]").all_text_contents() == ["chat, far too hot"]
     words = page.evaluate("probe.read()")["words"]
     assert words.startswith("Of 49,152 tokens these settings keep 49,152 after every prompt")
-    assert "temperature T 1.80 instead of 0.70" in words
+    assert "temperature T 1.80 instead of 0.80" in words
     page.get_by_text("factual answers").click()  # another task is that task's recipe
     assert page.evaluate("probe.model.get('changes')") == {}
     assert page.evaluate("probe.read()")["words"].startswith("At T = 0 the likeliest of 49,152 tokens is taken")
