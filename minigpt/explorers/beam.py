@@ -46,10 +46,17 @@ TOYS = [
 
 def toy_trees():
     """The toy trees of the figure, in the form of `record_tree`."""
-    return [_toy(**toy) for toy in TOYS]
+    return [toy_tree(**toy) for toy in TOYS]
 
 
-def _toy(name, branches, presets):
+def toy_tree(branches, name="toy", presets=()):
+    """A tree of your own, in the form of `record_tree`.
+
+    Args:
+        branches: word → probability of a leaf, or (probability, what follows, in the same form); `END` ends a text.
+        name: what it is called in the figure.
+        presets: `[label, settings]` pairs that the figure offers for it.
+    """
     words, nodes = [END], {}
 
     def walk(prefix, branches):
@@ -67,7 +74,7 @@ def _toy(name, branches, presets):
     depth = walk((), branches)
     tokens = {str(i): word for i, word in enumerate(words)}
     facts = {"vocab_size": len(words), "eos": 0, "max_new_tokens": depth, "complete": True}
-    return {"name": name, "prompt": "", **facts, "tokens": tokens, "nodes": nodes, "presets": presets}
+    return {"name": name, "prompt": "", **facts, "tokens": tokens, "nodes": nodes, "presets": list(presets)}
 
 
 class BeamExplorer(Explorer):

@@ -362,3 +362,19 @@ def test_no_tree_and_a_hole_are_named(show):
     del tree["nodes"]["1"]
     with pytest.raises(Error, match="no entry for 1"):
         page.evaluate("(tree) => nextToken.beams.search(tree, { width: 2 })", tree)
+
+
+def test_smollm2_in_the_page_is_smollm2(page, smollm2):
+    """A recorded tree of the real model, searched in the browser, gives what the model's own search gives."""
+    model, tokenizer = smollm2
+    tree = record_tree(model, tokenizer, "The capital of France is", max_new_tokens=6)
+    assert len(json.dumps(tree)) < 30_000
+    prompt = torch.tensor([tokenizer.encode("The capital of France is")])
+    for width, alpha in ((1, 0), (3, 1), (6, 0)):
+        settings = {"width": width, "alpha": alpha, "form": "power", "early_stopping": False}
+        request = {"max_new_tokens": 6, "eos_token_id": tokenizer.eos_token_id}
+        found = beam_search(model, prompt, num_return_sequences=width, **in_python(settings), **request)[0]
+        answer = page.evaluate("([tree, how]) => nextToken.beams.search(tree, how)", [tree, in_script(settings)])
+        assert [tuple(one["ids"]) for one in answer[-1]["finished"]] == [h.token_ids for h in found]
+        scores = [one["score"] for one in answer[-1]["finished"]]
+        assert scores == pytest.approx([h.score for h in found], abs=1e-4)
