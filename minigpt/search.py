@@ -292,7 +292,7 @@ def beam_steps(
         raise ValueError(f"early_stopping={early_stopping!r} must be True, False or 'never'")
     rule = {"num_beams": num_beams // num_groups, "length_penalty": length_penalty, "early_stopping": early_stopping}
     every = [_Beams(request, row, group, **rule) for row in range(len(token_ids)) for group in range(num_groups)]
-    for length in {1, *(beams.max_length for beams in every)} - {0}:
+    for length in sorted({1, *(beams.max_length for beams in every)} - {0}):
         score_of(-1.0, length, length_penalty)  # a useless penalty is told before the work
     return _steps(every, _Texts(request, use_cache), diversity_penalty)
 
@@ -309,7 +309,7 @@ def _steps(every, texts, diversity_penalty):
             if diversity_penalty and others:
                 own = own - diversity_penalty * torch.bincount(torch.tensor(others), minlength=own.size(1))
             beams.step(own)
-            others += [candidate.token_id for candidate in beams.kept]
+            others += beams.new_tokens()
         yield tuple(beams.report() for beams in live)
         texts.grow([beams for beams in live if not beams.is_done])
 
@@ -350,6 +350,10 @@ class _Beams:
             self.length_penalty,
             self.early_stopping,
         )
+
+    def new_tokens(self):
+        """The tokens of the last step that made texts longer: EOS is none."""
+        return [c.token_id for c in self.kept + self.ended if c.token_id not in self.eos_token_ids]
 
     def hypothesis(self, token_ids, sum_log_prob):
         """A finished text with its score and reason."""
