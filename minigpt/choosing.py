@@ -17,17 +17,17 @@ from minigpt.sampling import SamplingParams
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Answer:
     """One sampled answer.
 
     Args:
-        token_ids: the new tokens, a list, with the EOS that ended them.
+        token_ids: the new tokens, with the EOS that ended them.
         sum_log_prob: sum of the model's own log-probabilities of these tokens, in nats, before any processor.
         score: what the answer is ranked by.
         finish_reason: `"eos"`, `"length"` or `"context"`.
     """
 
-    token_ids: list
+    token_ids: tuple
     sum_log_prob: float
     score: float
     finish_reason: str
@@ -53,7 +53,7 @@ def best_of_n(model, token_ids, *, n, max_new_tokens, score=None, params=Samplin
         **settings: `processors`, `eos_token_id`, `pad_token_id`, `attention_mask`, as for `generate`.
 
     Returns:
-        For each prompt its n `Candidate`s, best first, equals in the order they were drawn.
+        For each prompt its n `Answer`s, best first, equals in the order they were drawn.
 
     Raises:
         ValueError: n below 1, greedy params, no room for a token, a score of NaN; what `generate` refuses.
@@ -71,7 +71,7 @@ def best_of_n(model, token_ids, *, n, max_new_tokens, score=None, params=Samplin
     cache = _shared_prefill(request, rows)
     if request.attention_mask is not None:
         settings["attention_mask"] = request.attention_mask[rows]
-    drawn = _candidates(generate(model, token_ids[rows], cache=cache, **settings), request, score)
+    drawn = _answers(generate(model, token_ids[rows], cache=cache, **settings), request, score)
     ranked = [drawn[start : start + n] for start in range(0, len(drawn), n)]
     return [sorted(group, key=lambda c: (c.score, c.mean_log_prob), reverse=True) for group in ranked]
 
@@ -87,8 +87,8 @@ def _shared_prefill(request, rows):
     return cache
 
 
-def _candidates(generation, request, score):
-    """The rows of a generation as `Candidate`s."""
+def _answers(generation, request, score):
+    """The rows of a generation as `Answer`s."""
     found = []
     texts = generation.new_token_ids.tolist()
     for row, (ids, reason) in enumerate(zip(texts, generation.finish_reasons, strict=True)):
@@ -103,7 +103,7 @@ def _candidates(generation, request, score):
         value = total / len(ids) if score is None else float(score(answer))
         if math.isnan(value):
             raise ValueError(f"score gave nan for answer {row}: return a number or a bool, -inf for the worst")
-        found.append(Candidate(ids, total, value, reason))
+        found.append(Answer(tuple(ids), total, value, reason))
     return found
 
 

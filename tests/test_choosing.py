@@ -31,7 +31,7 @@ SEED = SamplingParams(seed=3)
 
 def drawn(groups):
     """What was drawn, whatever its order."""
-    return [sorted((tuple(c.token_ids), c.finish_reason) for c in group) for group in groups]
+    return [sorted((c.token_ids, c.finish_reason) for c in group) for group in groups]
 
 
 def test_answers_are_those_of_generate_without_sharing():
@@ -88,7 +88,7 @@ def test_eos_counts_in_the_probability_and_is_not_shown_to_the_score():
     settings = {"max_new_tokens": 4, "params": SamplingParams(0.1, seed=0), "eos_token_id": 0, "pad_token_id": 6}
     (group,) = best_of_n(model, torch.tensor([[5, 5]]), n=3, score=shortest, **settings)
     assert shown == [[1, 2], [3], [4, 4, 4, 4]]
-    assert [c.token_ids for c in group] == [[3, 0], [1, 2, 0], [4, 4, 4, 4]]
+    assert [c.token_ids for c in group] == [(3, 0), (1, 2, 0), (4, 4, 4, 4)]
     assert [c.finish_reason for c in group] == ["eos", "eos", "length"]
     wanted = 8 - math.log(math.exp(8) + 6)
     assert [c.sum_log_prob for c in group] == pytest.approx([2 * wanted, 3 * wanted, 4 * wanted], abs=1e-5)
