@@ -138,13 +138,17 @@ def last_number(text):
 # Each experiment yields its rows: a setting and counts of what came out.
 
 
+def shots():
+    """The turns that show what an answer looks like: questions and answers."""
+    return [turn for a, b in ARITHMETIC_SHOTS for turn in (f"What is {a} + {b}?", f"{a} + {b} = {a + b}")]
+
+
 def arithmetic(asker):
     settings = [{"temperature": t} for t in (0.2, 0.6, 1.0, 1.5)]
     settings += [{"entropy_temperature": [1.5, theta]} for theta in (0.5, -0.5)]
-    shots = [turn for a, b in ARITHMETIC_SHOTS for turn in (f"What is {a} + {b}?", f"{a} + {b} = {a + b}")]
     stops = [asker.tokenizer.eos_token_id, *asker.line_ends]
     for level, pairs in ARITHMETIC.items():
-        prompts = [asker.prompt(*shots, f"What is {a} + {b}?") for a, b in pairs]
+        prompts = [asker.prompt(*shots(), f"What is {a} + {b}?") for a, b in pairs]
         right = [a + b for a, b in pairs]
         for setting, n in [({"temperature": 0}, 1), ({"num_beams": 4}, 4), *((s, 20) for s in settings)]:
             before = asker.tokens
@@ -372,8 +376,8 @@ def referenced(asker, name, prompts, references, stops, settings):
 
 
 def translation(asker):
-    shots = [turn for a, b in TRANSLATION_SHOTS for turn in (f"Translate into French: {a}", b)]
-    prompts = [asker.prompt(*shots, f"Translate into French: {text}") for text in TRANSLATION]
+    turns = [turn for a, b in TRANSLATION_SHOTS for turn in (f"Translate into French: {a}", b)]
+    prompts = [asker.prompt(*turns, f"Translate into French: {text}") for text in TRANSLATION]
     stops = [asker.tokenizer.eos_token_id, *asker.line_ends]
     settings = [({"temperature": 0}, 1), ({"num_beams": 4, "gnmt": 0.6}, 1), ({"temperature": 0.7}, 10)]
     yield from referenced(asker, "translation", prompts, TRANSLATION.values(), stops, settings)
