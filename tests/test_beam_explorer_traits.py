@@ -7,7 +7,7 @@ import pytest
 import torch
 from toy_models import TableModel, tiny_model
 
-from minigpt.explorers import BeamExplorer, record_tree, toy_trees
+from minigpt.explorers import BeamExplorer, record_tree, toy_tree, toy_trees
 from minigpt.explorers.beam import WIDTHS
 from minigpt.search import beam_steps
 from minigpt.tokenization import CharTokenizer
@@ -24,6 +24,7 @@ from minigpt.tokenization import CharTokenizer
         (lambda: BeamExplorer(alpha=2.1), r"alpha=2.1 must be in \[-1, 2\]"),
         (lambda: BeamExplorer(alpha=math.nan), r"alpha=nan must be in"),
         (lambda: BeamExplorer(form="wu"), "form='wu' must be 'power' or 'gnmt'"),
+        (lambda: toy_tree({"a": (0.5, {"b": 1}), "c": 0.5}), "“c” stops before the tree's depth of 2"),
         (lambda: BeamExplorer(step=-1), "step=-1 must be at least 0"),
         (lambda: BeamExplorer(beams=3), "has no 'beams': it takes"),
     ],

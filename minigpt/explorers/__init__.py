@@ -3,7 +3,7 @@
 `python -m minigpt.explorers` writes the data that the pages need.
 """
 
-from minigpt.explorers.beam import BeamExplorer, record_tree, toy_tree, toy_trees
+from minigpt.explorers.beam import BeamExplorer, TreeModel, record_tree, toy_tree, toy_trees
 from minigpt.explorers.generation import GenerationExplorer, record
 from minigpt.explorers.order import OrderExplorer
 from minigpt.explorers.penalties import PenaltyExplorer
@@ -18,6 +18,7 @@ __all__ = [
     "PenaltyExplorer",
     "RecipeExplorer",
     "TemperatureExplorer",
+    "TreeModel",
     "TruncationExplorer",
     "record",
     "record_tree",

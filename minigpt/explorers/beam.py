@@ -5,6 +5,7 @@ import math
 import torch
 from traitlets import Enum, Float, Int, List, Unicode, validate
 
+from minigpt.config import GPTConfig
 from minigpt.explorers.base import Explorer
 from minigpt.kv_cache import KVCache
 
@@ -56,6 +57,9 @@ def toy_tree(branches, name="toy", presets=()):
         branches: word → probability of a leaf, or (probability, what follows, in the same form); `END` ends a text.
         name: what it is called in the figure.
         presets: `[label, settings]` pairs that the figure offers for it.
+
+    Raises:
+        ValueError: a branch that stops before the others without `END`.
     """
     words, nodes = [END], {}
 
@@ -72,9 +76,38 @@ def toy_tree(branches, name="toy", presets=()):
         return depth
 
     depth = walk((), branches)
+    for prefix, row in nodes.items():
+        for i, _ in row:
+            text = [*prefix.split(), str(i)]
+            if i != 0 and len(text) < depth and " ".join(text) not in nodes:
+                said = " ".join(words[int(i)] for i in text)
+                raise ValueError(f"“{said}” stops before the tree's depth of {depth}: let {END} follow, or more words")
     tokens = {str(i): word for i, word in enumerate(words)}
     facts = {"vocab_size": len(words), "eos": 0, "max_new_tokens": depth, "complete": True}
     return {"name": name, "prompt": "", **facts, "tokens": tokens, "nodes": nodes, "presets": list(presets)}
+
+
+class TreeModel:
+    """A tree as a model: after the prompt, one token of any kind, come the tree's own log-probabilities.
+
+    It must see whole texts: search it with `use_cache=False`.
+
+    Args:
+        tree: as `toy_tree` or `record_tree` make it; a token it does not list is impossible.
+    """
+
+    def __init__(self, tree):
+        self.nodes = tree["nodes"]
+        shape = {"n_layers": 1, "n_heads": 1, "n_kv_heads": 1, "d_model": 2, "d_ff": 1, "context_length": 64}
+        self.config = GPTConfig(tree["vocab_size"], **shape)
+
+    def __call__(self, token_ids, cache=None, *, attention_mask=None, num_logits=None):
+        """Logits of the next token, (B, 1, V)."""
+        logits = torch.full((len(token_ids), 1, self.config.vocab_size), -torch.inf, dtype=torch.float64)
+        for row, text in zip(logits, token_ids.tolist(), strict=True):
+            for i, log_prob in self.nodes[" ".join(map(str, text[1:]))]:
+                row[0, i] = log_prob
+        return logits
 
 
 class BeamExplorer(Explorer):

@@ -11,8 +11,7 @@ from playwright.sync_api import Error
 from test_explorers import HOSTILE, PROBE
 from toy_models import tiny_model
 
-from minigpt.config import GPTConfig
-from minigpt.explorers import BeamExplorer, distributions, record_tree, toy_trees
+from minigpt.explorers import BeamExplorer, TreeModel, distributions, record_tree, toy_trees
 from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
 from minigpt.search import beam_search, beam_steps, exact_search, gnmt
 from minigpt.tokenization import CharTokenizer
@@ -20,20 +19,6 @@ from minigpt.tokenization import CharTokenizer
 SCRIPTS = (*SHARED_SCRIPTS, *BeamExplorer.scripts, "beam.js", "boot.js")
 SETTINGS = 150  # random trees, each with settings of its own
 SEED = 6
-
-
-class PrefixModel:
-    """A model that knows the next-token log-probabilities after every prefix of a tree; the prompt is one token."""
-
-    def __init__(self, tree):
-        self.nodes = {key: dict(map(tuple, row)) for key, row in tree["nodes"].items()}
-        shape = {"n_layers": 1, "n_heads": 1, "n_kv_heads": 1, "d_model": 2, "d_ff": 1, "context_length": 64}
-        self.config = GPTConfig(tree["vocab_size"], **shape)
-
-    def __call__(self, token_ids, cache=None, *, attention_mask=None, num_logits=None):
-        rows = [self.nodes[" ".join(map(str, text[1:]))] for text in token_ids.tolist()]
-        logits = [[row.get(i, -torch.inf) for i in range(self.config.vocab_size)] for row in rows]
-        return torch.tensor(logits, dtype=torch.float64)[:, None]
 
 
 def random_tree(pick):
@@ -106,7 +91,7 @@ def mount(page, explorer):
 def compare(page, tree, settings):
     """The script's search is minigpt's: candidates, beams, ended texts, finished ones, and when it stops."""
     request = {"max_new_tokens": tree["max_new_tokens"], "eos_token_id": tree["eos"], "use_cache": False}
-    steps = [step for (step,) in beam_steps(PrefixModel(tree), torch.tensor([[1]]), **in_python(settings), **request)]
+    steps = [step for (step,) in beam_steps(TreeModel(tree), torch.tensor([[1]]), **in_python(settings), **request)]
     answer = page.evaluate("([tree, how]) => nextToken.beams.search(tree, how)", [tree, in_script(settings)])
     assert len(answer) == len(steps), settings
     for got, step in zip(answer, steps, strict=True):
@@ -155,11 +140,11 @@ def test_exact_and_greedy_are_minigpts(page):
         tree, settings = random_tree(pick), random_settings(pick)
         request = {"max_new_tokens": tree["max_new_tokens"], "eos_token_id": tree["eos"]}
         penalty = in_python(settings)["length_penalty"]
-        best = exact_search(PrefixModel(tree), torch.tensor([[1]]), length_penalty=penalty, **request)[0][0]
+        best = exact_search(TreeModel(tree), torch.tensor([[1]]), length_penalty=penalty, **request)[0][0]
         got = page.evaluate("([tree, how]) => nextToken.beams.exact(tree, how)", [tree, in_script(settings)])
         assert (tuple(got["ids"]), got["score"]) == (best.token_ids, pytest.approx(best.score, abs=1e-9))
         one = {"num_beams": 1, "early_stopping": True, "use_cache": False, **request}
-        (path,) = beam_search(PrefixModel(tree), torch.tensor([[1]]), **one)[0]
+        (path,) = beam_search(TreeModel(tree), torch.tensor([[1]]), **one)[0]
         got = page.evaluate("(tree) => nextToken.beams.greedy(tree)", tree)
         assert (tuple(got["ids"]), got["sum"]) == (path.token_ids, pytest.approx(path.sum_log_prob, abs=1e-9))
 
@@ -246,7 +231,7 @@ def test_toys_say_what_the_book_says(root):
     def best(tree, width, alpha=0.0):
         request = {"max_new_tokens": tree["max_new_tokens"], "eos_token_id": 0, "use_cache": False}
         found = beam_search(
-            PrefixModel(tree),
+            TreeModel(tree),
             torch.tensor([[1]]),
             num_beams=width,
             length_penalty=alpha,
