@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
 
 from minigpt.config import GPTConfig
 from minigpt.model import MiniGPT
@@ -93,10 +94,18 @@ def _read(path, way_out):
 
 def _assemble(config, tensors):
     """A model that has these tensors as its parameters, in float32."""
-    with torch.device("meta"):  # no memory, no random numbers
+    with torch.device("meta"), _NoInit():  # no memory, no random numbers
         model = MiniGPT(config)
     model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
     return model.eval()
+
+
+class _NoInit(TorchFunctionMode):
+    """Skips `torch.nn.init`: on the meta device it makes no numbers, but asking there imports torch's compiler."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__module__", None) != "torch.nn.init":
+            return function(*args, **(kwargs or {}))
 
 
 def _checksum(header, tensors):

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+from conftest import ROOT
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import dequantize, quantize
 from safetensors import safe_open
@@ -57,6 +59,12 @@ def test_loading_uses_no_random_numbers(weights):
 
 
 MEND = r"make it again with: python -m minigpt.train"
+
+
+def test_loading_does_not_import_the_compiler():
+    """Random numbers on the meta device go through torch._dynamo, whose import was most of the wait."""
+    code = "import sys, minigpt; minigpt.load('shakespeare-early'); sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 def test_a_missing_file_is_named(weights):
