@@ -1,0 +1,151 @@
+"""How each recipe came out on SmolLM2: sentences made from `benchmarks/results/choosing.json`. Chapter 07.
+
+The file's rows hold counts; no number is written here by hand. Settings are compared over the same questions: answers
+to one question are alike, so the standard error of a difference is that of its mean over questions.
+"""
+
+import html
+import json
+import statistics
+from pathlib import Path
+
+import minigpt
+from minigpt.explorers.recipe import recipes
+
+FILE = Path(minigpt.__file__).parents[1] / "benchmarks" / "results" / "choosing.json"
+
+
+def results():
+    """The rows of the experiments: dicts with `"experiment"`, `"setting"`, `"questions"`, `"answers_each"`, counts."""
+    return json.loads(FILE.read_text(encoding="utf-8"))["rows"]
+
+
+def find(rows, experiment, level=None, **setting):
+    """The row of one experiment under one setting.
+
+    Raises:
+        ValueError: none, or several.
+    """
+    found = [
+        row
+        for row in rows
+        if row["experiment"] == experiment and row["setting"] == setting and level in (None, row.get("level"))
+    ]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} rows of {experiment!r} with {setting} (level {level}): there must be one")
+    return found[0]
+
+
+def shares(row, what):
+    """Of each question, the share of its answers that passed the check `what`."""
+    return [int(count) / row["answers_each"] for count in row[f"{what}_of_each"].split()]
+
+
+def compare(a, b, what):
+    """Mean difference in share between two settings over the same questions, and its standard error."""
+    differences = [x - y for x, y in zip(shares(a, what), shares(b, what), strict=True)]
+    return statistics.mean(differences), statistics.stdev(differences) / len(differences) ** 0.5
+
+
+def verdict(difference, error):
+    """Whether a difference is the advised one: twice its standard error decides."""
+    if abs(difference) <= 2 * error:
+        return "too close to tell"
+    return "as advised" if difference > 0 else "the other way round"
+
+
+def outcomes(rows):
+    """Name of a recipe → one sentence on how it was tested and how it came out."""
+    said = {
+        "code-one": _checked(rows, "code", "passed", "Functions that pass their tests", (0.2, 0.8)),
+        "code-many": _tries(rows),
+        "facts": _checked(rows, "facts", "right", "Right answers", (0, 1.0)),
+        "json": _checked(rows, "json", "right_keys", "Without a schema, objects with the right keys", (0.2, 1.0)),
+        "tools": _checked(rows, "tools", "right_tool", "Without a schema, calls of the right tool", (0, 1.0)),
+        "translation": _overlap(rows, "translation", "short sentences into French", 4, {"temperature": 0.7}),
+        "summary": _overlap(rows, "summary", "short texts", 4, {"temperature": 0.4, "top_p": 0.9}),
+        "creative": _creative(rows),
+        "chat": _chat(rows),
+    }
+    return {name: f"On SmolLM2: {text}" for name, text in said.items()}
+
+
+def _checked(rows, experiment, what, label, pair):
+    tried = [row for row in rows if row["experiment"] == experiment]
+    counts = ", ".join(
+        f"{row[what]} of {row['questions'] * row['answers_each']} at T {row['setting']['temperature']:g}"
+        for row in tried
+    )
+    low, high = (find(rows, experiment, temperature=t) for t in pair)
+    difference, error = compare(low, high, what)
+    return (
+        f"{label}: {counts} ({low['questions']} questions). T {pair[0]:g} against T {pair[1]:g}: "
+        f"{verdict(difference, error)}."
+    )
+
+
+def _tries(rows):
+    low, high = (find(rows, "code", temperature=t) for t in (0.2, 0.8))
+    solved = [sum(share > 0 for share in shares(row, "passed")) for row in (low, high)]
+    return (
+        f"Functions that at least one of {high['answers_each']} tries gets right: {solved[0]} of {low['questions']} at "
+        f"T 0.2, {solved[1]} at T 0.8; single tries {low['passed']} and {high['passed']} of "
+        f"{low['questions'] * low['answers_each']}."
+    )
+
+
+def _overlap(rows, experiment, label, beams, drawn):
+    greedy, search = find(rows, experiment, temperature=0), find(rows, experiment, num_beams=beams, gnmt=0.6)
+    draws = find(rows, experiment, **drawn)
+    return (
+        f"{greedy['questions']} {label}, overlap of words with one reference, from 0 to 1: greedy "
+        f"{greedy['f1_single']:.2f}, {beams} beams {search['f1_single']:.2f}, drawn at T {drawn['temperature']:g} "
+        f"{draws['f1_single']:.2f}, the one of {draws['answers_each']} that agrees best with the others "
+        f"{draws['f1_least_risk']:.2f}."
+    )
+
+
+def _creative(rows):
+    cool, hot = (find(rows, "open", temperature=t) for t in (0.7, 1.2))
+    cut = find(rows, "open", temperature=1.2, top_p=0.95)
+    plain, asked = (find(rows, "open", temperature=1.0, top_p=0.95, presence_penalty=p) for p in (0.0, 0.6))
+    return (
+        f"{cool['questions']} openings, {cool['answers_each']} each. Different pairs of tokens: "
+        f"{cool['distinct_2']:.0%} at T 0.7, {hot['distinct_2']:.0%} at T 1.2, {cut['distinct_2']:.0%} at T 1.2 with p "
+        f"0.95; at T 1 with p 0.95 {plain['distinct_2']:.0%}, with presence 0.6 {asked['distinct_2']:.0%}. Nobody "
+        "judged the stories."
+    )
+
+
+def _chat(rows):
+    plain = find(rows, "chat", temperature=0.8, top_p=0.9)
+    asked = find(rows, "chat", temperature=0.8, top_p=0.9, repetition_penalty=1.1)
+    return (
+        f"{plain['questions']} questions, {plain['answers_each']} answers each. Groups of four tokens that stood in "
+        f"the answer before: {plain['repeated_4_grams']:.1%} without the penalty, {asked['repeated_4_grams']:.1%} with "
+        "it. Nobody judged the answers."
+    )
+
+
+def guide(tested):
+    """The guide by task as an HTML table: settings and range, reason and source, how it came out here.
+
+    Args:
+        tested: name of a recipe → sentence, as from `outcomes`; a recipe without one was not tested.
+
+    Returns:
+        HTML; every text is escaped.
+    """
+    lines = []
+    for name, recipe in recipes().items():
+        settings = ", ".join(f"{key}={value}" for key, value in recipe["settings"].items())
+        schema = " with a schema" if recipe.get("schema") else ""
+        cells = (
+            f"<code>{html.escape(settings)}</code>{schema}<br>{html.escape(recipe['range'])}",
+            f"{html.escape(recipe['reason'])} <em>({html.escape(recipe['source'])})</em>",
+            html.escape(tested.get(name, "not tested")),
+        )
+        row = "".join(f"<td>{cell}</td>" for cell in cells)
+        lines.append(f'<tr><th scope="row">{html.escape(recipe["label"])}</th>{row}</tr>')
+    head = "".join(f'<th scope="col">{title}</th>' for title in ("task", "settings", "reason (source)", "tested here"))
+    return f'<table class="guide"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
