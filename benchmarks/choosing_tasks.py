@@ -49,8 +49,6 @@ OPENINGS = [
     "Write the beginning of a story about an old map.",
     "Write the beginning of a story about a talking fox.",
     "Write the beginning of a story about the last library.",
-    "Write the beginning of a story about a storm at sea.",
-    "Write the beginning of a story about a silent village.",
 ]
 
 JSON_KEYS = {
