@@ -56,7 +56,7 @@ def verdict(difference, error):
 
 def outcomes(rows):
     """Name of a recipe → one sentence on how it was tested and how it came out."""
-    said = {
+    return {
         "code-one": _checked(rows, "code", "passed", "Functions that pass their tests", (0.2, 0.8)),
         "code-many": _tries(rows),
         "facts": _checked(rows, "facts", "right", "Right answers", (0, 1.0)),
@@ -67,7 +67,6 @@ def outcomes(rows):
         "creative": _creative(rows),
         "chat": _chat(rows),
     }
-    return {name: f"On SmolLM2: {text}" for name, text in said.items()}
 
 
 def _checked(rows, experiment, what, label, pair):
@@ -147,5 +146,7 @@ def guide(tested):
         )
         row = "".join(f"<td>{cell}</td>" for cell in cells)
         lines.append(f'<tr><th scope="row">{html.escape(recipe["label"])}</th>{row}</tr>')
-    head = "".join(f'<th scope="col">{title}</th>' for title in ("task", "settings", "reason (source)", "tested here"))
+    head = "".join(
+        f'<th scope="col">{title}</th>' for title in ("task", "settings", "reason (source)", "tested on SmolLM2")
+    )
     return f'<table class="guide"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'

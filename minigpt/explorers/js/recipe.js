@@ -18,7 +18,7 @@
     },
     off: "off",
     back: "Back to the recipe",
-    card: { range: "Usual range", reason: "Why", source: "Says who", tested: "Tested here" },
+    card: { range: "Usual range", reason: "Why", source: "Says who", tested: "On SmolLM2" },
     untested: "No: nothing on this page measures it.",
     schema: " A schema that bans every token that would break the form does more than any of these settings; it is not shown here.",
     lines: { python: "Python", shell: "Command line" },
