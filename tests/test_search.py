@@ -177,6 +177,7 @@ def test_the_stop_rules():
     assert stops(1, False)  # -.5 is below -.4
     assert not stops(1, "never")  # -.15 at length 10 is above
     assert stops(-1, "never")  # -4.5 at length 3 is the best it can be
+    assert not is_done(-0.1, 3, 10, finished, 2, -1, "never")  # -.3 at length 3, though -1 at length 10
     assert stops(1, True)
     assert not stops(1, True, [-0.2])  # one finished text is not enough
     assert not stops(1, False, [-0.2])
@@ -271,6 +272,11 @@ def test_the_cache_follows_the_beams(reorders):
     assert all(rows != list(range(n)) for n, rows in reorders)  # nothing is moved for nothing
 
 
+def test_a_beam_that_stays_in_place_is_not_moved(reorders):
+    beam_search(tiny_model(), random_ids(0, 2, 4), num_beams=1, max_new_tokens=6)
+    assert reorders == []
+
+
 def test_a_cache_that_is_not_reordered_is_found_out(monkeypatch):
     real = KVCache.reorder
 
@@ -299,6 +305,17 @@ def test_finished_beams_do_not_take_the_place_of_live_ones():
     for hypothesis in found:
         assert eos not in hypothesis.token_ids[:-1]
         assert (hypothesis.finish_reason == "eos") == (hypothesis.token_ids[-1] == eos)
+
+
+def test_several_eos_leave_the_width_alone():
+    """Both beams end in each of two ways, and those four candidates come first: two more are looked at."""
+    a, b, first_eos, second_eos = 1, 2, 3, 4
+    even = {first_eos: 0.4, second_eos: 0.4, a: 0.1, b: 0.08}
+    model = tree(6, {token: even for token in range(6)})
+    search = {"num_beams": 2, "max_new_tokens": 4, "eos_token_id": [first_eos, second_eos], "early_stopping": "never"}
+    steps = [step for (step,) in beam_steps(model, START, length_penalty=4.0, **search)]
+    assert [c.token_id for c in steps[1].candidates[:4]] == [first_eos, second_eos] * 2
+    assert [len(step.kept) for step in steps] == [2, 2, 2, 0]
 
 
 def test_an_eos_below_the_width_is_not_kept():
