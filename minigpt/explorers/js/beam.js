@@ -183,7 +183,7 @@
   const COLUMN = 152, NODE = 128, ROW = 27, TOP = 20, HEIGHT = 22, LONGEST = 9;
 
   function drawing() {
-    const { h, svg } = ns.chart, hatch = "nt-beam-hatch";
+    const { h, svg } = ns.chart, hatch = `nt-beam-hatch-${(ns.serial = (ns.serial ?? 0) + 1)}`;
     const node = h("div", { class: "nt-tree", tabindex: 0, role: "group", "aria-label": TEXT.picture });
     const text = (x, y, content, kind, anchor = "start") => svg("text", { x, y, class: kind, "text-anchor": anchor }, content);
     const short = (word) => (word.length > LONGEST ? `${word.slice(0, LONGEST - 1)}…` : word);
@@ -193,7 +193,7 @@
       const marks = `${on(view.greedy) ? "■" : ""}${on(view.best) ? "★" : ""}`;
       const kind = `nt-node nt-${fate} ${begins(view.winner, one.ids) ? "nt-winner" : ""}`;
       return svg("g", { class: kind, "data-ids": key(one.ids) }, svg("title", null, `${view.read(one.ids)} (${TEXT.fates[fate] ?? TEXT.start})`),
-        svg("rect", { x, y: y - HEIGHT / 2, width: NODE, height: HEIGHT, rx: fate === "ended" || fate === "cut" ? 0 : 5 }),
+        svg("rect", { x, y: y - HEIGHT / 2, width: NODE, height: HEIGHT, fill: fate === "pruned" ? `url(#${hatch})` : null, rx: fate === "ended" || fate === "cut" ? 0 : 5 }),
         text(x + 6, y + 4, short(token), "nt-word"), text(x + NODE - 5, y + 4, fixed(one.sum), "nt-sum", "end"),
         text(x + NODE - 45, y + 4, marks, "nt-marks", "end"));
     }
