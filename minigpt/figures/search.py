@@ -1,6 +1,8 @@
 """The pictures of chapter 06: length penalties, the search that shrinks, likelihood of texts by people and machines."""
 
-from minigpt.figures.style import INK, QUIET, colour, direct_label, marker, panels, percent
+from matplotlib.ticker import PercentFormatter
+
+from minigpt.figures.style import INK, QUIET, colour, direct_label, marker, panels
 
 # A beam search is a search for the mode; its widths are shades of one colour.
 BEAM = "#5b4b8a"
@@ -32,11 +34,12 @@ def penalties(lengths, divisors, alphas, scores, crossing):
         left.plot(lengths, line, style, color=BEAM)
         direct_label(left, lengths[-1], line[-1], name, color=BEAM)
     left.set(xlabel="length t, tokens", ylabel="the sum is divided by", xlim=(0, lengths[-1] * 1.45))
-    for (name, line), style, tint in zip(scores.items(), ("-", "--"), (INK, BEAM), strict=True):
+    low, high = sorted(scores.items(), key=lambda item: item[1][-1])
+    for (name, line), style, tint, side in ((low, "-", INK, "top"), (high, "--", BEAM, "bottom")):
         right.plot(alphas, line, style, color=tint)
-        direct_label(right, alphas[-1], line[-1], name, color=tint)
+        direct_label(right, alphas[-1], line[-1], name, color=tint, va=side)
     right.axvline(crossing, color=QUIET, lw=1, ls=":")
-    right.set(xlabel="α (power form)", ylabel="score", xlim=(alphas[0], alphas[-1] * 1.35))
+    right.set(xlabel="α (power form)", ylabel="score", xlim=(alphas[0], alphas[-1] + 1.4))
     return figure
 
 
@@ -75,23 +78,9 @@ def likelihood(rows):
             tint, shape = look(row["kind"])
             size = 12 if shape == "*" else 7
             ax.errorbar(row["repeated"], row["log_prob"], yerr=row["error"], color=tint, marker=shape, ms=size, ls="")
-            direct_label(ax, row["repeated"], row["log_prob"], f" {row['kind']}", color=tint)
+            side = {"people": "top", "sampled": "bottom"}.get(row["kind"], "center")  # these two lie together
+            direct_label(ax, row["repeated"], row["log_prob"], f" {row['kind']}", color=tint, va=side)
         ax.set(xlabel=f"{model}: windows seen before", ylabel="log-probability per token, nats")
         ax.set_xlim(-0.03, max(row["repeated"] for row in rows if row["model"] == model) * 1.35 + 0.05)
-        percent(ax.xaxis)
-    return figure
-
-
-def by_position(rows, model, smooth=8):
-    """Log-probability per token along the text, one line a kind, each a running mean over `smooth` positions."""
-    figure, ax = panels(height=3.0)
-    for row in (row for row in rows if row["model"] == model):
-        line = row["by_position"]
-        means = [sum(line[i : i + smooth]) / smooth for i in range(len(line) - smooth + 1)]
-        tint, _ = look(row["kind"])
-        style = {"people": ":", "greedy": "--"}.get(row["kind"], "-")
-        ax.plot(range(smooth, len(line) + 1), means, style, color=tint, lw=1.6)
-        direct_label(ax, len(line), means[-1], row["kind"], color=tint)
-    ax.set(xlabel="position in the continuation, tokens", ylabel="log-probability per token, nats")
-    ax.set_xlim(0, len(line) * 1.14)
+        ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     return figure
