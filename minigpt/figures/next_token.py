@@ -278,14 +278,15 @@ def nucleus_sizes(prompts, k):
     return figure
 
 
-def nucleus_along(tokens, sizes, ranks, k):
-    """How many tokens top-p keeps at each place of a text, and the rank of the token that really came.
+def nucleus_along(tokens, sizes, ranks, k, came="the real token"):
+    """How many tokens top-p keeps at each place of a text, and the rank of the token that came.
 
     Args:
         tokens: the text, one label a place.
         sizes: tokens kept at each place.
-        ranks: rank of the real token, 1 for the likeliest.
+        ranks: rank of the token that came, 1 for the likeliest.
         k: the k of top-k.
+        came: what to call that token.
 
     Returns:
         The figure.
@@ -293,8 +294,10 @@ def nucleus_along(tokens, sizes, ranks, k):
     figure, ax = panels(height=3.6)
     ax.bar(range(len(tokens)), sizes, width=0.7, color=colour("top-p"), alpha=0.45, label="kept by top-p")
     outside = [rank > size for rank, size in zip(ranks, sizes, strict=True)]
-    for out, look, ink, label in ((False, "o", INK, "the real token"), (True, "X", colour("temperature"), "… cut")):
+    for out, look, ink, label in ((False, "o", INK, came), (True, "X", colour("temperature"), "… cut")):
         at = [i for i, o in enumerate(outside) if o == out]
+        if not at:
+            continue
         ax.plot(at, [ranks[i] for i in at], look, color=ink, markersize=8 if out else 4.5, label=label)
     ax.axhline(k, color=colour("top-k"), linewidth=1.2, label=f"top-k {k}")
     ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
