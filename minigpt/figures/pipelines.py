@@ -53,9 +53,11 @@ def stages(orders):
     for ax, (engine, steps) in zip(axes, orders.items(), strict=True):
         counts = np.array([numbers for _, numbers in steps])  # (stages, places)
         ax.plot(counts, color=QUIET, linewidth=0.6, alpha=0.35)
-        ax.plot(np.median(counts, axis=1), color=INK, marker=ENGINES[engine])
-        for at, median in enumerate(np.median(counts, axis=1)):
-            ax.annotate(f"{median:,.0f}", (at, median), (3, 5), textcoords="offset points", fontsize=8)
+        medians = np.median(counts, axis=1)
+        ax.plot(medians, color=INK, marker=ENGINES[engine])
+        for at, median in enumerate(medians):
+            if at == 0 or median != medians[at - 1]:
+                ax.annotate(f"{median:,.0f}", (at, median), (3, 5), textcoords="offset points", fontsize=8)
         ax.set_xticks(range(len(steps)), [rule for rule, _ in steps], rotation=45, ha="right", rotation_mode="anchor")
         ax.set(yscale="log", xlabel=engine, xlim=(-0.25, len(steps) - 0.5), ylim=(0.8, None))
     axes[0].set_ylabel("tokens alive")
