@@ -46,7 +46,7 @@ def against_temperature(temperatures, panels_of):
         tints = shades("temperature", len(curves))
         for (name, shares), shade, dash, mark in zip(curves.items(), tints, DASHES, "osD^", strict=False):
             ax.plot(temperatures, shares, color=shade, linestyle=dash, marker=mark, label=name)
-        ax.set(xlabel=f"temperature T\n{title}", ylim=(0, 1.03))
+        ax.set(xlabel=f"temperature T\n{title}", ylim=(0, 1.03), xticks=temperatures)
     axes = np.atleast_1d(axes)
     axes[0].set_ylabel("share right")
     percent(axes[0].yaxis)
@@ -66,8 +66,9 @@ def distance_from_the_model(ns, bound, exact):
         The figure.
     """
     figure, ax = panels()
-    ax.plot(ns, bound, color=QUIET, linewidth=1.2)
-    direct_label(ax, ns[-1], bound[-1], "bound", color=QUIET)
+    ax.plot(ns, bound, color=QUIET, linewidth=6, alpha=0.35, solid_capstyle="round")
+    middle = len(ns) // 2
+    direct_label(ax, ns[middle] * 0.75, bound[middle] + 0.2, "bound", color=QUIET, ha="right")
     for (name, values), shade, dash, mark in zip(
         exact.items(), shades("top-p", len(exact)), DASHES, "osD^", strict=False
     ):
@@ -139,7 +140,7 @@ def entropies(groups, limit=None):
         shares = np.arange(1, len(values) + 1) / len(values)
         ax.step(values, shares, where="post", color=shade, linestyle=dash)
         at = np.searchsorted(shares, 0.6 if dash == "-" else 0.4)
-        direct_label(ax, values[at], shares[at], name, color=shade)
+        direct_label(ax, values[at], shares[at] - 0.04, name, color=shade)
     ax.set(xlabel="entropy of the step, bits", ylabel="share of steps", ylim=(0, 1.03), xlim=(0, limit))
     percent(ax.yaxis)
     return figure
