@@ -8,6 +8,7 @@ import pytest
 import torch
 from test_explorers import HOSTILE, PROBE, mount
 
+from minigpt import generate
 from minigpt.explorers import PenaltyExplorer, distributions
 from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
 from minigpt.sampling import SamplingParams, apply, bind
@@ -143,10 +144,9 @@ def test_division_whatever_the_sign(page):
     assert wrong == {"␣cat": 1, "␣mat": 1.5, "␣sat": 0.25, "␣on": -0.25, "␣the": -0.5}
 
 
+@pytest.mark.smollm2
 def test_the_looping_text_is_smollm2s_own(smollm2):
     """The answer in the source "loop" is what the model says greedily after its prompt."""
-    from minigpt import generate
-
     model, tokenizer = smollm2
     source = distributions.entry("sources", "loop")
     ids = tokenizer.encode(source["prompt"])

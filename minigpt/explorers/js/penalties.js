@@ -61,7 +61,7 @@
 
   ns.define("penalties", { ...start, source: "loop", repetition_penalty: 1.2 }, ({ root, state, source }) => {
     const { h, slider, select, chips, button, presets, rows, plot, table, readout } = ns.chart;
-    let text = { ids: [], promptLength: 0 }, from = null, chosen = 0;
+    let text = { ids: [], promptLength: 0 }, from = null, chosen = 0, drawn;
     const edit = (ids, promptLength) => state.set({ history: ids, prompt_length: Math.min(promptLength, ids.length) });
 
     const pick = select({
@@ -136,17 +136,22 @@
     function drawChips() {
       const { ids, promptLength } = text, focused = line.contains(document.activeElement);
       chosen = Math.max(0, Math.min(ids.length - 1, chosen));
+      restore.disabled = state.get("history") == null && state.get("prompt_length") == null;
+      const key = [from.name, promptLength, chosen, ...ids].join();
+      if (key === drawn) return; // a penalty moved, not the text
+      drawn = key;
       const nodes = ids.map((id, i) => h("button", {
         type: "button", class: i < promptLength ? "nt-prompt" : "nt-answer", tabindex: i === chosen ? 0 : -1, "aria-pressed": String(i === chosen),
         "aria-label": TEXT.chip(from.tokens[id], i + 1, ids.length, i < promptLength), click: () => choose(i),
       }, ns.chart.token(from.tokens[id])));
       nodes.splice(promptLength, 0, h("span", { class: "nt-seam", title: TEXT.seam }));
       line.replaceChildren(...nodes, ...(ids.length ? [] : [TEXT.empty]));
-      if (focused) line.querySelector('[aria-pressed="true"]')?.focus();
+      const now = line.querySelector('[aria-pressed="true"]');
+      if (now) line.scrollTop = now.offsetTop - line.offsetTop - line.clientHeight / 2;
+      if (focused) now?.focus({ preventScroll: true });
       tools[0].disabled = !chosen;
       tools[1].disabled = chosen >= ids.length - 1;
       tools[2].disabled = !ids.length;
-      restore.disabled = state.get("history") == null && state.get("prompt_length") == null;
     }
 
     function update() {
