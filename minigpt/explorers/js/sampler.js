@@ -5,6 +5,7 @@
 // and a penalty moves only the few tokens it touches. The text is { ids, promptLength }: all ids so far, how many are prompt.
 (function (root) {
   const ns = (root.nextToken ??= {});
+  const { fround } = Math; // arithmetic in float32, as torch does it
 
   function distribution(logits) {
     const z = Float32Array.from(logits);
@@ -54,16 +55,27 @@
   function temperature(state, T) {
     if (T === 1) return state;
     if (T === 0) return first(state, 1);
-    const peak = state.z[state.ids[0]], z = new Float32Array(state.z.length).fill(-Infinity);
-    const ids = Int32Array.from(state.ids);
-    for (const id of ids) z[id] = (state.z[id] - peak) / T;
-    // Rounding to float32 may make neighbours equal, or -Infinity at the end.
-    for (let start = 0, end; start < ids.length; start = end) {
-      for (end = start + 1; end < ids.length && z[ids[end]] === z[ids[start]]; end++);
-      if (z[ids[start]] === -Infinity) return { z, ids: ids.subarray(0, start) };
-      if (end > start + 1) ids.subarray(start, end).sort();
+    const { z: logits, ids } = state, peak = logits[ids[0]], z = new Float32Array(logits.length).fill(-Infinity);
+    // Rounding to float32 may make neighbours equal (then the smaller id goes first), or -Infinity at the end.
+    let order = ids, start = 0, mixed = false, rank = 0;
+    const settle = (end) => {
+      if (!mixed) return;
+      if (order === ids) order = ids.slice(); // only if there is something to put right
+      order.subarray(start, end).sort();
+    };
+    for (let last = NaN; rank < ids.length; rank++) {
+      const id = ids[rank], value = fround((logits[id] - peak) / T);
+      if (value === -Infinity) break;
+      z[id] = value;
+      if (value !== last) {
+        settle(rank);
+        start = rank;
+        mixed = false;
+        last = value;
+      } else if (id < ids[rank - 1]) mixed = true;
     }
-    return { z, ids };
+    settle(rank);
+    return { z, ids: order.subarray(0, rank) };
   }
 
   const topK = (state, k) => first(state, Math.min(k, state.ids.length));
@@ -167,8 +179,6 @@
   }
   const answer = (text) => counts(text.ids.slice(text.promptLength));
 
-  // Arithmetic in float32, as torch does it.
-  const { fround } = Math;
   function repetition(state, theta, text) {
     const divisor = fround(theta);
     return changed(state, text.ids, (z) => (z > 0 ? z / divisor : z * divisor));

@@ -119,7 +119,7 @@
     const kept = new Uint8Array(from.V), ranks = new Uint8Array(before.length);
     for (const id of final.ids) kept[id] = 1;
     let mass = 0;
-    scaled.ids.forEach((id, rank) => { if ((ranks[rank] = kept[id])) mass += before[rank]; });
+    for (let rank = 0; rank < before.length; rank++) if ((ranks[rank] = kept[scaled.ids[rank]])) mass += before[rank];
     const ids = scaled.ids.length < rowCount ? from.state.ids : scaled.ids; // what T sent to -inf still has a row
     const rows = Array.from(ids.subarray(0, rowCount), (id, rank) => {
       const p = rank < before.length ? before[rank] : 0;
@@ -155,11 +155,11 @@
   function drawMass(plot, { from, method, value, T, scaled, final, before, mass }) {
     const isTypical = method.name === "typical" && T > 0;
     const order = isTypical ? ns.sampler.typicalOrder(scaled, before) : null;
-    const points = [], ranks = new Set(ns.ranks(from.V));
-    let sum = 0;
-    for (let i = 0; i < before.length; i++) {
-      sum += before[order ? order[i] : i];
-      if (ranks.has(i + 1)) points.push([i + 1, Math.min(1, sum)]);
+    const points = [];
+    let sum = 0, taken = 0;
+    for (const rank of ns.ranks(before.length)) {
+      for (; taken < rank; taken++) sum += before[order ? order[taken] : taken];
+      points.push([rank, Math.min(1, sum)]);
     }
     const n = final.ids.length, split = [n, mass], threshold = ["top-p", "typical"].includes(method.name) && T > 0;
     plot.draw({
