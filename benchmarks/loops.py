@@ -61,7 +61,7 @@ def continuations(model, tokenizer, texts, settings, seeds):
 
 def measured(texts):
     """What the file says of the texts of one strategy."""
-    shares = [repeated_windows(text, SETTINGS["window"]) for text in texts]
+    shares = [round(repeated_windows(text, SETTINGS["window"]), 3) for text in texts]
     return {
         "generations": len(texts),
         "new_tokens": sum(map(len, texts)),
@@ -70,7 +70,7 @@ def measured(texts):
         "looping_12": sum(repeated_windows(text, 12) > SETTINGS["loops_above"] for text in texts),
         "share_mean": round(sum(shares) / len(shares), 3),
         "distinct_2": round(distinct_n(texts), 3),
-        "shares": [round(share, 3) for share in shares],
+        "shares": shares,
     }
 
 
@@ -100,9 +100,11 @@ def main():
                 made += continuations(model, tokenizer, part, STRATEGIES[strategy], seeds)
                 print(f"{name}, {strategy}: {len(made)} texts", file=sys.stderr)
             row = {"model": name, "strategy": strategy, "settings": STRATEGIES[strategy], **measured(made)}
+            row["first_text"] = tokenizer.decode(made[0])
             rows = merged(row)
             write("loops", {**SETTINGS, "seeds": f"0 to {len(texts) - 1}", "prompts": texts}, rows)
-    show([{key: value for key, value in row.items() if key not in ("settings", "shares")} for row in rows])
+    hidden = ("settings", "shares", "first_text")
+    show([{key: value for key, value in row.items() if key not in hidden} for row in rows])
 
 
 if __name__ == "__main__":
