@@ -210,6 +210,14 @@ def test_neutral_values_change_nothing(example):
         assert torch.equal(rule.bind(0, mask)(text, logits), logits)
 
 
+def test_the_reference_counts_padding():
+    """Chapter 04 says so: its processors never see the mask."""
+    text, logits = ids([2, 2, 0, 1]), torch.tensor([[-1.0, 4.0, 0.5]])  # 2 is padding
+    theirs = RepetitionPenaltyLogitsProcessor(2.0)(text, logits)
+    assert theirs[0, 2] == 0.25
+    assert RepetitionPenalty(2.0, attention_mask=ids([0, 0, 1, 1]).bool())(text, logits)[0, 2] == 0.5
+
+
 def test_the_faults_are_seen():
     """Each wrong penalty of the field gives other numbers than ours on a small example: checks can fail."""
     text, logits = ids([0, 1, 1, 1]), torch.tensor([[-1.0, 4.0, 0.5]])

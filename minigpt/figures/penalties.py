@@ -38,9 +38,8 @@ def five_tokens(words, before, after):
         for row, p in enumerate(probs):
             if p == 0:
                 ax.annotate("−∞", (0, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=9)
-        ax.set(xlabel=f"probability\n{name}", xlim=(0, 0.85), yticks=rows)
+        ax.set(xlabel=f"probability\n{name}", xlim=(0, 0.85), yticks=rows, ylim=(len(words) - 0.5, -0.5))
         ax.set_yticklabels(words)
-        ax.invert_yaxis()
         percent(ax.xaxis)
     return figure
 
