@@ -1,6 +1,6 @@
 """Questions with one right answer, asked of SmolLM2: sampled, greedy, and by beams. Chapter 06.
 
-Sums of two numbers from 2 to 9, and capitals of 36 countries, through the chat template. A sum is right if the last
+Sums of two numbers from 3 to 8, and capitals of 36 countries, through the chat template. A sum is right if the last
 number of the answer is the sum, a capital if the answer names it.
 """
 
@@ -23,7 +23,7 @@ Thailand Bangkok, Vietnam Hanoi, Iran Tehran, Iraq Baghdad, Turkey Ankara, Cuba 
 Canada Ottawa, Colombia Bogotá, Australia Canberra, Indonesia Jakarta, Ukraine Kyiv
 """
 TASKS = {
-    "sums": {f"What is {a} + {b}?": str(a + b) for a in range(2, 10) for b in range(2, 10)},
+    "sums": {f"What is {a} + {b}?": str(a + b) for a in range(3, 9) for b in range(3, 9)},
     "capitals": {
         f"What is the capital of {country}?": city
         for country, city in (pair.split() for pair in CAPITALS.replace("\n", " ").split(","))
@@ -35,7 +35,7 @@ STRATEGIES = {
     "beams 4, α = 0": {"num_beams": 4, "length_penalty": 0.0},
     "beams 4, α = 1": {"num_beams": 4, "length_penalty": 1.0},
 }
-NEW_TOKENS = 24
+NEW_TOKENS = 32
 
 
 def is_right(task, answer, expected):
