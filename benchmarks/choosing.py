@@ -144,30 +144,35 @@ def shots():
 
 
 def arithmetic(asker):
-    settings = [{"temperature": t} for t in (0.2, 0.6, 1.0)]
-    harder = [{"temperature": 1.5}, *({"entropy_temperature": [1.5, theta]} for theta in (0.5, -0.5))]
+    settings = [({"temperature": 0}, 1), ({"num_beams": 4}, 4), *(({"temperature": t}, 20) for t in (0.2, 0.6, 1.0))]
+    harder = [{"temperature": 1.2}, {"temperature": 1.5}]
+    harder += [{"entropy_temperature": [1.5, theta]} for theta in (0.5, -0.5)]
+    for level in ARITHMETIC:
+        for setting, n in settings + [(setting, 20) for setting in harder] * (level == "two digits"):
+            yield sums(asker, level, setting, n)
+
+
+def sums(asker, level, setting, n, count=None):
+    """The row of a level (its first `count` questions) and a setting."""
+    pairs = ARITHMETIC[level][:count]
+    prompts = [asker.prompt(*shots(), f"What is {a} + {b}?") for a, b in pairs]
+    right, before = [a + b for a, b in pairs], asker.tokens
     stops = [asker.tokenizer.eos_token_id, *asker.line_ends]
-    for level, pairs in ARITHMETIC.items():
-        prompts = [asker.prompt(*shots(), f"What is {a} + {b}?") for a, b in pairs]
-        right = [a + b for a, b in pairs]
-        sampled = settings + harder * (level == "two digits")
-        for setting, n in [({"temperature": 0}, 1), ({"num_beams": 4}, 4), *((s, 20) for s in sampled)]:
-            before = asker.tokens
-            asked = asker.ask(prompts, n, setting, LIMITS["arithmetic"], stops)
-            numbers = [[last_number(text) for text, _, _ in answers] for answers in asked]
-            yield {
-                "experiment": "arithmetic",
-                "level": level,
-                "setting": setting,
-                "questions": len(pairs),
-                "answers_each": n,
-                **arithmetic_counts(numbers, right, [[p for _, _, p in answers] for answers in asked]),
-                "tokens_through_model": asker.tokens - before,
-                "new_tokens": sum(len(ids) for answers in asked for _, ids, _ in answers),
-                "right_answers": " ".join(map(str, right)),
-                "answers": [" ".join("-" if x is None else str(x) for x in row) for row in numbers],
-                "mean_log_probs": [" ".join(f"{p:.4f}" for _, _, p in answers) for answers in asked],
-            }
+    asked = asker.ask(prompts, n, setting, LIMITS["arithmetic"], stops)
+    numbers = [[last_number(text) for text, _, _ in answers] for answers in asked]
+    return {
+        "experiment": "arithmetic",
+        "level": level,
+        "setting": setting,
+        "questions": len(pairs),
+        "answers_each": n,
+        **arithmetic_counts(numbers, right, [[p for _, _, p in answers] for answers in asked]),
+        "tokens_through_model": asker.tokens - before,
+        "new_tokens": sum(len(ids) for answers in asked for _, ids, _ in answers),
+        "right_answers": " ".join(map(str, right)),
+        "answers": [" ".join("-" if x is None else str(x) for x in row) for row in numbers],
+        "mean_log_probs": [" ".join(f"{p:.4f}" for _, _, p in answers) for answers in asked],
+    }
 
 
 def arithmetic_counts(numbers, right, log_probs):
