@@ -55,9 +55,10 @@ def wider(widths, sums, lengths, mode, people):
     figure, axes = panels(2, height=3.0, sharex=True)
     for ax, line, one, other in zip(axes, (sums, lengths), mode, people, strict=True):
         ax.semilogx(widths, line, color=BEAM, marker="h", base=2)
-        for level, name, style in ((one, "the mode", "--"), (other, "people", ":")):
+        for level, name, style, end, side in ((one, "the mode", "--", 0, "left"), (other, "people", ":", -1, "right")):
             ax.axhline(level, color=INK, lw=1.2, ls=style)
-            ax.annotate(name, (widths[0], level), xytext=(0, 3), textcoords="offset points", fontsize=9)
+            place = {"xytext": (0, 3), "textcoords": "offset points", "ha": side}
+            ax.annotate(name, (widths[end], level), fontsize=9, **place)
         ax.set(xlabel="width, beams")
         ax.set_xticks(widths, [str(width) for width in widths])
     axes[0].set(ylabel="mean log-probability, nats")
