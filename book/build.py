@@ -29,7 +29,11 @@ HTML, EXECUTED_WITH, BUILT_FROM = BUILD / "html", BUILD / "executed-with", BUILD
 COPIES = ROOT / ".executing"  # outside _build, where nbmake collects nothing
 MATHJAX = ROOT / "book" / "assets" / "mathjax"
 MATHJAX_PIECES = ("tex-chtml.js", "input/tex/extensions", "output/chtml/fonts/woff-v2")
-RESULTS = ("minigpt/**/*.py", "minigpt/weights/*", "constraints.txt", "requirements-assets.txt", "book/build.py")
+RESULTS = (
+    *("minigpt/**/*.py", "minigpt/weights/*", "constraints.txt", "requirements-assets.txt", "book/build.py"),
+    # what notebooks read besides: recorded experiments, and the tables that figures and pages share
+    *("benchmarks/results/*.json", "minigpt/explorers/js/catalogue.js", "minigpt/explorers/js/recipes.js"),
+)
 PAGES = (*RESULTS, "minigpt/explorers/js/*", "notebooks/*.ipynb", "book/**/*", "_config.yml", "_toc.yml")
 WIDGET, STATE = "application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json"
 LIVE_NOTE = '<p class="nt-live-note">Live in the notebook, where a kernel runs; here is its first picture.</p>'

@@ -18,6 +18,10 @@ chapters:
   - file: notebooks/chapter
 """
 GOOD = "import minigpt\n\nprint(f'the number is {minigpt.NUMBER}')"
+MEASURED = """\
+from pathlib import Path
+
+print("measured:", (Path(minigpt.__file__).parents[1] / "benchmarks/results/run.json").read_text())"""
 RAISING = "answer = 6 * 7\nanswer / 0"
 ENDLESS = "while True:\n    pass"
 TO_STDERR = "import warnings\n\nwarnings.warn('this goes to stderr')"
@@ -128,8 +132,12 @@ def test_no_book_with_faulty_notebooks(faulty):
 
 
 def test_stale_number(tmp_path):
-    """A change in the package reaches the page although no cell changed; no change builds nothing."""
+    """A change in the package or in recorded results reaches the page; no change builds nothing."""
     folder = write_book(tmp_path)
+    write_notebook(folder / "notebooks/chapter.ipynb", GOOD, MEASURED)
+    recorded = folder / "benchmarks/results/run.json"
+    recorded.parent.mkdir(parents=True)
+    recorded.write_text("15")
     page = folder / "_build/html/notebooks/chapter.html"
     code, output = build(folder)
     assert code == 0, output
@@ -139,6 +147,10 @@ def test_stale_number(tmp_path):
     code, output = build(folder)
     assert code == 0, output
     assert "the number is 42" in page.read_text() and "the number is 41" not in page.read_text()
+    recorded.write_text("16")
+    code, output = build(folder)
+    assert code == 0, output
+    assert "measured: 16" in page.read_text() and "measured: 15" not in page.read_text()
 
 
 def test_broken_page_fails_every_time(tmp_path):
