@@ -2,6 +2,7 @@
 
 from minigpt.choosing import EntropyTemperature, best_of_n, majority_vote, minimum_bayes_risk, pass_at_k
 from minigpt.config import GPTConfig
+from minigpt.costs import generation_flops, kv_bytes, tokens_through_model, users_that_fit
 from minigpt.generation import generate, generate_naive, stream, stream_text, token_log_probs
 from minigpt.kv_cache import KVCache
 from minigpt.model import MiniGPT
@@ -22,6 +23,7 @@ from minigpt.processors import (
 )
 from minigpt.sampling import SamplingParams, draw
 from minigpt.search import Hypothesis, beam_search, diverse_beam_search, exact_search, gnmt
+from minigpt.shapes import MODELS, ModelShape
 
 __all__ = [
     "GPTConfig",
@@ -57,4 +59,10 @@ __all__ = [
     "pass_at_k",
     "EntropyTemperature",
     "KVCache",
+    "ModelShape",
+    "MODELS",
+    "tokens_through_model",
+    "generation_flops",
+    "kv_bytes",
+    "users_that_fit",
 ]
