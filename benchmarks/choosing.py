@@ -28,6 +28,7 @@ from choosing_tasks import (
     SUMMARIES,
     TOOL_CALLS,
     TOOL_PROMPT,
+    TOOL_SHOTS,
     TRANSLATION,
     TRANSLATION_SHOTS,
 )
@@ -267,15 +268,18 @@ def tools(asker):
         return isinstance(call, dict) and sorted(call) == ["input", "tool"] and call["tool"] == wanted[i]
 
     checks = {"valid": lambda i, text: parsed(text) is not None, "right_tool": right}
-    prompts = [asker.prompt(TOOL_PROMPT + question) for question in TOOL_CALLS]
+    (first, call), *others = TOOL_SHOTS
+    turns = [TOOL_PROMPT + first, call, *itertools.chain(*others)]
+    prompts = [asker.prompt(*turns, question) for question in TOOL_CALLS]
     settings = [({"temperature": 0}, 1), *(({"temperature": t}, 10) for t in (0.2, 1.0))]
     yield from checked(asker, "tools", prompts, checks, [asker.tokenizer.eos_token_id], settings)
 
 
 def code(asker):
+    """The beginning ends with the colon: line end and indentation are one token, which a line end would forestall."""
     fence = asker.tokenizer.encode("```")
     prompts = [
-        asker.prompt(f"Write a Python function {name} that {what}. Only code.", start=f"```python\ndef {name}:\n")
+        asker.prompt(f"Write a Python function {name} that {what}. Only code.", start=f"```python\ndef {name}:")
         for name, what, _ in CODE
     ]
     checks = {"passed": lambda i, text: runs(f"def {CODE[i][0]}:\n    {text.split('```')[0]}", CODE[i][2])}

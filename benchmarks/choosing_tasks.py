@@ -74,8 +74,12 @@ TOOL_CALLS = {
 }
 TOOL_PROMPT = (
     'You have two tools, "weather" and "calculator". Answer with one JSON object only, with the keys "tool" and '
-    '"input", for example {"tool": "weather", "input": "Paris"}. '
+    '"input". '
 )
+TOOL_SHOTS = [
+    ("What is the weather in Paris?", '{"tool": "weather", "input": "Paris"}'),
+    ("What is 3 plus 4?", '{"tool": "calculator", "input": "3 + 4"}'),
+]
 
 # signature, what it does, expressions that must all be true
 CODE = [
