@@ -1,7 +1,8 @@
-"""Greedy decoding of SmolLM2 in float32: tokens/s of minigpt against transformers' generate with the same weights."""
+"""Greedy decoding of SmolLM2 in float32: minigpt, packed and plain, against transformers' generate; same weights."""
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,21 +24,23 @@ def main():
     options = parser.parse_args()
     model, tokenizer = load("smollm2")
     peer = llama(model)
+    packed = load("smollm2")[0].optimize()
     prompt = torch.tensor([tokenizer.encode(PROMPT)])
     rows = []
     for batch_size in options.batch_sizes:
         ids = prompt.repeat(batch_size, 1)
         new = options.new_tokens
 
-        def ours(ids=ids, new=new):
+        def ours(model, ids=ids, new=new):
             return generate(model, ids, max_new_tokens=new, params=SamplingParams(temperature=0)).token_ids
 
         def theirs(ids=ids, new=new):
             mask = torch.ones_like(ids)
             return peer.generate(ids, attention_mask=mask, do_sample=False, min_new_tokens=new, max_new_tokens=new)
 
-        assert torch.equal(ours(), theirs()), "both must write the same tokens"
-        seconds = seconds_of({"minigpt": ours, "transformers": theirs}, options.repeats)
+        ways = {"minigpt, packed": partial(ours, packed), "minigpt": partial(ours, model), "transformers": theirs}
+        assert all(torch.equal(way(), theirs()) for way in ways.values()), "all must write the same tokens"
+        seconds = seconds_of(ways, options.repeats)
         for name, runs in seconds.items():
             median = sorted(runs)[len(runs) // 2]
             ratio = median_ratio(seconds["transformers"], runs)

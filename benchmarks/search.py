@@ -1,4 +1,4 @@
-"""Beam search in float32: minigpt with and without its cache against transformers' generate with the same weights."""
+"""Beam search in float32: minigpt packed, plain and without cache, and transformers' generate; same weights."""
 
 import argparse
 import sys
@@ -16,13 +16,14 @@ PROMPTS = {"shakespeare": "ROMEO:\nO, she doth teach the torches to", "smollm2":
 
 
 def contenders(name, options):
-    """The three ways to search, as functions without arguments, once they are seen to find the same texts."""
+    """The ways to search, as functions without arguments, once they are seen to find the same texts."""
     model, tokenizer = load(name)
+    packed = load(name)[0].optimize()
     peer = llama(model)
     ids = torch.tensor([tokenizer.encode(PROMPTS[name])])
     new, beams = options.new_tokens, options.num_beams
 
-    def ours(use_cache):
+    def ours(model, use_cache=True):
         search = {"num_beams": beams, "num_return_sequences": beams, "max_new_tokens": new, "use_cache": use_cache}
         return [hypothesis.token_ids for hypothesis in beam_search(model, ids, **search)[0]]
 
@@ -31,10 +32,13 @@ def contenders(name, options):
         found = peer.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=new, **search)
         return [tuple(text) for text in found[:, ids.size(1) :].tolist()]
 
-    assert ours(True) == ours(False) == theirs(), "all must find the same texts in the same order"
+    assert ours(packed) == ours(model) == ours(model, use_cache=False) == theirs(), (
+        "all must find the same texts in the same order"
+    )
     return ids.size(1), {
-        "minigpt": lambda: ours(True),
-        "minigpt, no cache": lambda: ours(False),
+        "minigpt, packed": lambda: ours(packed),
+        "minigpt": lambda: ours(model),
+        "minigpt, no cache": lambda: ours(model, use_cache=False),
         "transformers": theirs,
     }
 

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from minigpt.packed_linear import pack
+
 
 def rotary_tables(positions, head_dim, theta):
     """Cosines and sines for rotary embedding, always float32: bf16 cannot tell position 256 from 257.
@@ -101,6 +103,7 @@ class MiniGPT(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = nn.RMSNorm(config.d_model, config.norm_eps)
+        self.packed_head = None  # the embedding once more, packed by `optimize`
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
                 # What is added to the stream starts smaller, so that its variance does not grow with depth (GPT-2).
@@ -148,7 +151,18 @@ class MiniGPT(nn.Module):
             cache.advance(T)
         if num_logits is not None:
             x = x[:, -num_logits:]
-        return F.linear(self.norm(x), self.embedding.weight)  # (B, T or num_logits, V)
+        x = self.norm(x)  # (B, T or num_logits, C)
+        return F.linear(x, self.embedding.weight) if self.packed_head is None else self.packed_head(x)
+
+    def optimize(self):
+        """Repack the weights for fast decoding and return the model: same numbers but for the last bits.
+
+        For inference only, see `packed_linear.pack`; where the machine cannot do it the model stays as it is.
+
+        Raises:
+            ValueError: a model that is not in float32 on the CPU.
+        """
+        return pack(self)
 
     def _check_ids(self, token_ids):
         if token_ids.dim() != 2 or token_ids.numel() == 0:
