@@ -287,7 +287,7 @@ def test_play_pause_and_reset(show):
     page.get_by_text("Play", exact=True).click()
     page.wait_for_function("[...document.querySelectorAll('output')].at(-1).textContent === '3 of 3'")
     page.wait_for_function("[...document.querySelectorAll('button')].some((b) => b.textContent === 'Play')")
-    for label in ("Reset width (beams)", "Reset length penalty α"):
+    for label in ("Reset width (beams)", "Reset penalty α"):
         page.get_by_label(label).click()
     assert page.locator("output").all_text_contents()[:2] == ["2", "1.0"]
 
@@ -324,6 +324,8 @@ def test_fits(show, recorded, width):
     page.keyboard.press("End")
     end = page.locator(".nt-node.nt-winner").last.bounding_box()  # a winner that ended long ago is in sight too
     assert 0 <= end["x"] and end["x"] + end["width"] <= width
+    page.add_style_tag(content="body { margin: 0 16px; }")  # about what a book's page leaves
+    assert page.evaluate(script) == []
 
 
 def test_rendering_again_leaves_one(page):

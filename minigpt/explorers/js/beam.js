@@ -6,7 +6,7 @@
   const TEXT = {
     tree: "tree",
     width: "width (beams)",
-    alpha: "length penalty α",
+    alpha: "penalty α",
     form: "form of the penalty",
     forms: [["power", "sum ÷ tᵅ"], ["gnmt", "sum ÷ ((5+t)/6)ᵅ (GNMT)"]],
     stop: "stop",
