@@ -89,7 +89,8 @@ def records():
         begun = f'{{"{first}": "{third}", "'
 
         def right(text, begun=begun, keys=(first, second)):
-            return _is_record(begun + text.partition("}")[0] + "}", keys)
+            record, end, _ = text.partition("}")
+            return _is_record(begun + record + end, keys)
 
         yield "[" + ",\n ".join([*lines, begun]), right
 
