@@ -26,7 +26,7 @@
     key: [["nt-kept", "kept as a beam"], ["nt-pruned", "pruned"], ["nt-ended", "ended"], ["nt-winner", "the winner"], ["", "■ greedy"], ["", "★ best of all"]],
     texts: "Texts that ended",
     none: "none yet",
-    columns: ["text", "t", "sum of log p", "score", ""],
+    columns: ["text", "t", "sum of log p", "score", "note"],
     greedy: "greedy",
     best: "best of all",
     table: "Every candidate up to this step",
