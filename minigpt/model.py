@@ -116,8 +116,9 @@ class MiniGPT(nn.Module):
         Args:
             token_ids: new tokens, (B, T) int64.
             cache: a `KVCache` (or its like) holding the text so far; it grows by T.
-            attention_mask: (B, S) bool over cached and new columns, `False` where there is padding; padding stands on
-                the left only. Positions then count real tokens.
+            attention_mask: (B, cached + T) bool over all columns of the text, `False` where there is padding; padding
+                stands on the left only. Positions then count real tokens. A cache that has forgotten some of the
+                columns still needs all of them here.
             num_logits: how many of the last positions go through the head (prefill needs 1); `None` is all T.
 
         Returns:
@@ -135,8 +136,8 @@ class MiniGPT(nn.Module):
             positions = torch.arange(T)
         if attention_mask is not None:
             visible = mask if mask is not None or cache is not None else torch.ones(T, T, dtype=torch.bool).tril()
-            S = T if cache is None else cache.length + T
-            mask, positions = _padded(attention_mask, token_ids.size(0), T, S, visible)
+            columns = torch.arange(T) if cache is None else cache.columns(T)
+            mask, positions = _padded(attention_mask, token_ids.size(0), T, columns, visible)
         if int(positions.max()) >= self.config.context_length:
             raise ValueError(
                 f"position {int(positions.max())} is past context_length={self.config.context_length}: shorten the text"
@@ -176,16 +177,20 @@ class MiniGPT(nn.Module):
         return token_ids.size(1)
 
 
-def _padded(attention_mask, B, T, S, visible):
-    """Attention mask (B, 1, T, S) and positions (B, T) of left-padded rows, from what the cache lets them see."""
-    if attention_mask.shape != (B, S):
+def _padded(attention_mask, B, T, columns, visible):
+    """Attention mask (B, 1, T, S) and positions (B, T) of left-padded rows, from what the cache lets them see.
+
+    The keys stand in the `columns` (S,) of the text, the new tokens in its last T.
+    """
+    length = int(columns[-1]) + 1
+    if attention_mask.shape != (B, length):
         raise ValueError(
-            f"attention_mask has shape {tuple(attention_mask.shape)}: with {S - T} cached and {T} new tokens in "
-            f"{B} rows it must be ({B}, {S})"
+            f"attention_mask has shape {tuple(attention_mask.shape)}: with {length - T} cached and {T} new tokens in "
+            f"{B} rows it must be ({B}, {length})"
         )
     attention_mask = attention_mask.bool()
     if (attention_mask[:, :-1] & ~attention_mask[:, 1:]).any() or not attention_mask[:, -1].all():
         raise ValueError("attention_mask has padding after a token: pad on the left, and leave no row empty")
     positions = (attention_mask.cumsum(1) - 1).clamp(0)[:, -T:]  # (B, T)
-    mask = attention_mask[:, None, None, :]  # (B, 1, 1, S)
-    return (mask.expand(B, 1, T, S) if visible is None else mask & visible.to(mask.device)), positions
+    mask = attention_mask[:, columns][:, None, None]  # (B, 1, 1, S)
+    return (mask.expand(B, 1, T, -1) if visible is None else mask & visible.to(mask.device)), positions

@@ -192,9 +192,9 @@ def by_column(monkeypatch, calls):
     """Plant the fault: positions are column numbers, in all forward passes or only in those of one token."""
     right = minigpt.model._padded
 
-    def padded(attention_mask, B, T, S, visible):
-        mask, positions = right(attention_mask, B, T, S, visible)
-        return mask, torch.arange(S - T, S).expand(B, T) if calls == "all" or T == 1 else positions
+    def padded(attention_mask, B, T, columns, visible):
+        mask, positions = right(attention_mask, B, T, columns, visible)
+        return mask, columns[-T:].expand(B, T) if calls == "all" or T == 1 else positions
 
     monkeypatch.setattr(minigpt.model, "_padded", padded)
 
@@ -234,7 +234,7 @@ class LearnedPositions(TableModel):
         if attention_mask is None:
             positions = torch.arange(S - T, S).expand(len(token_ids), T)
         else:
-            positions = minigpt.model._padded(attention_mask, len(token_ids), T, S, None)[1]
+            positions = minigpt.model._padded(attention_mask, len(token_ids), T, torch.arange(S), None)[1]
         return super().__call__(positions, cache, num_logits=num_logits)
 
 
