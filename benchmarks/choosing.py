@@ -62,10 +62,10 @@ ROWS_A_CALL = 40
 
 
 class Asker:
-    """SmolLM2 with a memory of how many tokens it was given."""
+    """A model that counts the tokens it is given, and what it takes to ask it."""
 
-    def __init__(self):
-        self.model, self.tokenizer = load("smollm2")
+    def __init__(self, model, tokenizer):
+        self.model, self.tokenizer = model, tokenizer
         self.config, self.tokens = self.model.config, 0
         self.line_ends = [self.tokenizer.encode(end)[0] for end in ("\n", "\n\n")]
 
@@ -426,7 +426,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=EXPERIMENTS, nargs="+", default=list(EXPERIMENTS))
     options = parser.parse_args()
-    asker = Asker()
+    asker = Asker(*load("smollm2"))
     for name in options.only:
         start, made = time.perf_counter(), []
         for row in EXPERIMENTS[name](asker):
