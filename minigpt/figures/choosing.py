@@ -36,7 +36,7 @@ def against_temperature(temperatures, panels_of):
 
     Args:
         temperatures: rising.
-        panels_of: title of a panel → name of a curve → shares.
+        panels_of: title of a panel → name of a curve → shares, at the first of the temperatures or at all.
 
     Returns:
         The figure.
@@ -45,7 +45,7 @@ def against_temperature(temperatures, panels_of):
     for ax, (title, curves) in zip(np.atleast_1d(axes), panels_of.items(), strict=True):
         tints = shades("temperature", len(curves))
         for (name, shares), shade, dash, mark in zip(curves.items(), tints, DASHES, "osD^", strict=False):
-            ax.plot(temperatures, shares, color=shade, linestyle=dash, marker=mark, label=name)
+            ax.plot(temperatures[: len(shares)], shares, color=shade, linestyle=dash, marker=mark, label=name)
         ax.set(xlabel=f"temperature T\n{title}", ylim=(0, 1.03), xticks=temperatures)
     axes = np.atleast_1d(axes)
     axes[0].set_ylabel("share right")
