@@ -557,3 +557,11 @@ def test_bytes_are_whole_and_never_too_few(shape, n_tokens, bits):
     assert isinstance(found, int)
     held = n_tokens if shape.window is None else min(n_tokens, shape.window)
     assert found == pytest.approx(held * shape.kv_numbers_per_token * bits / 8, abs=1, rel=1e-12)
+
+
+@pytest.mark.parametrize(("n_tokens", "bits", "n_bytes"), [(1, 1, 1), (1, 4, 2), (1, 2.5, 1), (2, 2.5, 2), (8, 1, 3)])
+def test_a_part_of_a_byte_is_a_byte(n_tokens, bits, n_bytes):
+    """3 numbers a token; and whole bits are exact where float64 is not."""
+    shape = ModelShape(1, 1, 1, 2, 2, 2, 2, 2, kv_latent=3)
+    assert kv_bytes(shape, n_tokens, bits=bits) == n_bytes
+    assert kv_bytes(shape, 10**18 + n_tokens, bits=16) == 6 * 10**18 + 6 * n_tokens
