@@ -4,7 +4,7 @@ from minigpt.choosing import EntropyTemperature, best_of_n, majority_vote, minim
 from minigpt.config import GPTConfig
 from minigpt.costs import generation_flops, kv_bytes, tokens_through_model, users_that_fit
 from minigpt.generation import generate, generate_naive, stream, stream_text, token_log_probs
-from minigpt.kv_cache import KVCache
+from minigpt.kv_cache import AttentionRecorder, GrowingKVCache, KVCache, SlidingWindowCache
 from minigpt.model import MiniGPT
 from minigpt.pretrained import load
 from minigpt.processors import (
@@ -59,6 +59,9 @@ __all__ = [
     "pass_at_k",
     "EntropyTemperature",
     "KVCache",
+    "GrowingKVCache",
+    "SlidingWindowCache",
+    "AttentionRecorder",
     "ModelShape",
     "MODELS",
     "tokens_through_model",

@@ -17,7 +17,7 @@ from minigpt.sampling import SamplingParams, Uniforms, draw
 
 SAMPLING = {*range(1, 14), *range(15, 19), *range(20, 26)}
 LOOP = {26, 27, 28, 30, 31, 33}
-CACHE = {34, 35, 36, 38, *range(42, 48)}
+CACHE = {*range(34, 40), *range(41, 48)}
 SEARCH = {48, 49, *range(51, 57)}
 COSTS = {106, *range(108, 114)}
 

@@ -594,6 +594,23 @@ def test_memory_of_a_window_is_that_of_the_window():
     assert cache._new == {}
 
 
+def test_a_long_prompt_leaves_no_more_than_a_window_behind_in_each_layer():
+    """Also while the call is under way: what is set aside does not keep the whole prompt alive."""
+    model, held = tiny_model(), []
+    config, cache = model.config, SlidingWindowCache(model.config, 1, 4)
+
+    def look(*_):
+        storages = [new.untyped_storage().nbytes() for pair in cache._new.values() for new in pair]
+        held.append((sum(storages), cache.nbytes))
+
+    for layer in model.layers:
+        layer.register_forward_hook(look)
+    run(model, random_ids(0, 1, 50), cache, 50)
+    layer = 2 * config.n_kv_heads * config.head_dim * 4 * 4
+    assert held == [(layer, 2 * layer + layer), (2 * layer, 2 * layer + 2 * layer)]
+    assert cache.nbytes == 2 * layer
+
+
 def test_what_has_been_evicted_does_not_come_back():
     model, ids = tiny_model(), random_ids(0, 2, 8)
     cache = SlidingWindowCache(model.config, 2, 4)
@@ -684,6 +701,14 @@ def test_maps_of_padded_rows_are_those_of_the_rows_alone():
         assert torch.allclose(second[:, 0, :, :, -alone.maps[1].size(4) :], alone.maps[1][:, 0], atol=1e-12)
         assert first[:, 0, :, :2].count_nonzero() == 0  # padding sees nothing
         assert first[:, 0, :, :, :2].count_nonzero() == 0  # and is not seen
+        together.reorder([1, 0, 0])
+        with torch.no_grad():
+            longer = F.pad(mask[[1, 0, 0]], (0, 2), value=True)
+            model(ids[[1, 0, 0], 2:3], together, attention_mask=longer)
+        run(model, ids[:1, 2:3], alone, 1)
+        S = alone.maps[2].size(4)
+        for row in (1, 2):
+            assert torch.allclose(together.maps[2][:, row, ..., -S:], alone.maps[2][:, 0], atol=1e-12)
 
 
 @pytest.mark.parametrize("params", [SamplingParams(temperature=0), SamplingParams(seed=5)], ids=["greedy", "seeded"])
@@ -725,3 +750,10 @@ def test_a_recorder_can_be_copied():
     other = copy.deepcopy(recorder)
     other.truncate(1)
     assert (recorder.length, other.length) == (4, 1)
+
+
+def test_maps_hold_no_graph():
+    model = tiny_model()
+    recorder = AttentionRecorder(GrowingKVCache(model.config, 1))
+    assert model(random_ids(0, 1, 4), recorder).requires_grad
+    assert not recorder.maps[0].requires_grad
