@@ -4,6 +4,7 @@
 """
 
 from minigpt.explorers.beam import BeamExplorer, TreeModel, record_tree, toy_tree, toy_trees
+from minigpt.explorers.cache import CacheExplorer
 from minigpt.explorers.generation import GenerationExplorer, record
 from minigpt.explorers.order import OrderExplorer
 from minigpt.explorers.penalties import PenaltyExplorer
@@ -13,6 +14,7 @@ from minigpt.explorers.truncation import TruncationExplorer
 
 __all__ = [
     "BeamExplorer",
+    "CacheExplorer",
     "GenerationExplorer",
     "OrderExplorer",
     "PenaltyExplorer",

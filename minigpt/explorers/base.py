@@ -56,12 +56,16 @@ class Explorer(anywidget.AnyWidget):
         """What a page without JavaScript shows: rows `(token, probability, kept)`, most likely first."""
         raise NotImplementedError
 
+    def still(self):
+        """The picture, as SVG."""
+        return draw_picture(self.picture())
+
     def to_html(self):
         """The figure for a static page."""
         state = json.dumps(self.state, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
         return (
             f'<div class="nt-explorer" data-explorer="{self.name}"><script type="application/json">{state}</script>'
-            f"<noscript>{draw_picture(self.picture())}</noscript></div>"
+            f"<noscript>{self.still()}</noscript></div>"
         )
 
     def _repr_mimebundle_(self, **kwargs):
