@@ -2,8 +2,10 @@
 
 import re
 import statistics
+from html import unescape
 
 import pytest
+from markdown_it import MarkdownIt
 
 from minigpt.explorers import RecipeExplorer
 from minigpt.explorers.outcomes import compare, find, guide, outcomes, results, verdict
@@ -62,11 +64,14 @@ def test_every_recipe_has_an_outcome():
 
 
 def test_the_guide_is_the_table_of_recipes():
-    """Every task with its settings, range, reason, source and outcome; text stays text."""
-    html = guide({"chat": "<script>1 of 2</script>"})
-    assert html.count("<tr>") == 1 + len(recipes()) and html.count("not tested") == len(recipes()) - 1
-    assert "&lt;script&gt;1 of 2" in html and "<script>" not in html
-    text = re.sub(r"<[^>]+>", " ", html)
+    """Every task with its settings, range, reason, source and outcome, rendered; text stays text."""
+    said = {"chat": "<script>1</script> of *2* _a_ `b` [c](d) \\n &amp;"}
+    html = MarkdownIt().render(guide(said))
+    assert html.count("<li>") == len(recipes()) and html.count("not tested") == len(recipes()) - 1
+    assert "<script" not in html and "<a " not in html
+    text = unescape(re.sub(r"<[^>]+>", " ", html.replace("<br />", "")))
+    assert said["chat"] in unescape(re.sub(r"</?(li|ul|strong|em|code|br|p)[ />]*>?", " ", html))
     for recipe in recipes().values():
-        assert recipe["label"] in text and recipe["range"] in text
-        assert recipe["source"].replace("'", "&#x27;") in text
+        for key in ("label", "range", "reason", "source"):
+            assert recipe[key] in text
+        assert ", ".join(f"{name}={value}" for name, value in recipe["settings"].items()) in text

@@ -4,8 +4,8 @@ The file's rows hold counts; no number is written here by hand. Settings are com
 to one question are alike, so the standard error of a difference is that of its mean over questions.
 """
 
-import html
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def _checked(rows, experiment, what, label, pair):
         for row in tried
     )
     low, high = (find(rows, experiment, temperature=t) for t in pair)
-    said = f"{label}: {counts} ({low['questions']} questions)."
+    said = f"{label}: {counts} ({low['questions']} prompts)."
     if not any(row[what] for row in tried):
         return f"{said} Too hard for this model: nothing to compare."
     return f"{said} T {pair[0]:g} against T {pair[1]:g}: {verdict(*compare(low, high, what))}."
@@ -126,25 +126,27 @@ def _chat(rows):
 
 
 def guide(tested):
-    """The guide by task as an HTML table: settings and range, reason and source, how it came out here.
+    """The guide by task in Markdown: settings and range, reason, source, how it came out here.
 
     Args:
         tested: name of a recipe → sentence, as from `outcomes`; a recipe without one was not tested.
 
     Returns:
-        HTML; every text is escaped.
+        A list with one item a task; in the texts nothing is read as Markdown or HTML.
     """
-    lines = []
+    items = []
     for name, recipe in recipes().items():
         settings = ", ".join(f"{key}={value}" for key, value in recipe["settings"].items())
-        cells = (
-            f"<code>{html.escape(settings)}</code><br>{html.escape(recipe['range'])}",
-            f"{html.escape(recipe['reason'])} <em>({html.escape(recipe['source'])})</em>",
-            html.escape(tested.get(name, "not tested")),
-        )
-        row = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f'<tr><th scope="row">{html.escape(recipe["label"])}</th>{row}</tr>')
-    head = "".join(
-        f'<th scope="col">{title}</th>' for title in ("task", "settings", "reason (source)", "tested on SmolLM2")
-    )
-    return f'<table class="table guide"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+        facts = {
+            "Usual range": recipe["range"],
+            "Why": recipe["reason"],
+            "Says who": recipe["source"],
+            "On SmolLM2": tested.get(name, "not tested"),
+        }
+        lines = [f"*{title}:* {_plain(text)}" for title, text in facts.items()]
+        items.append("  \n  ".join([f"- **{_plain(recipe['label'])}**: `{settings}`", *lines]))
+    return "\n".join(items)
+
+
+def _plain(text):
+    return re.sub(r"([\\`*_<\[&])", r"\\\1", text)
