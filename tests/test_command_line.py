@@ -353,8 +353,14 @@ def test_as_a_process(shakespeare):
 
 
 def running():
-    """A run that has just begun to write."""
-    process = subprocess.Popen([*COMMAND, PROMPT, "--seed=1"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    """A run that has just begun to write; it hears Ctrl-C even where these tests run in the background of a shell."""
+    process = subprocess.Popen(
+        [*COMMAND, PROMPT, "--seed=1", "--max-new-tokens=240"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     assert os.read(process.stdout.fileno(), 1) == b"R"
     return process
 
