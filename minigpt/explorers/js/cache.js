@@ -3,6 +3,7 @@
   const ns = (root.nextToken ??= {});
   const { thousands, fixed } = ns.chart;
   const MOST = 12, LONGEST = 100000, PAUSE_MS = 1100;
+  const END = "P\u00a0+\u00a0N\u00a0−\u00a01";
   const START = { prompt: 6, new_tokens: 6, window: null, chunk: null, step: 4 };
   const some = (n, one) => `${thousands(n)} ${one}${n === 1 ? "" : "s"}`;
   const times = (a, b) => `${fixed(a / b, 1)} times as many`;
@@ -43,12 +44,12 @@
     columns: ["one layer, one head", "this pass", "so far", "in all"],
     counts: { tokens: "tokens through the model", pairs: "query–key pairs, causal", vectors: "K and V vectors computed", kept: "K and V vectors kept" },
     formulas: {
-      naive: { tokens: "P·N + N(N − 1)/2", pairs: "Σ n(n + 1)/2 for n = P … P + N − 1", vectors: "2 · tokens", kept: "none" },
-      cached: { tokens: "P + N − 1", pairs: "M(M + 1)/2 with M = P + N − 1", vectors: "2 · tokens", kept: "2 · tokens so far" },
+      naive: { tokens: "P·N + N(N − 1)/2", pairs: `Σ n(n + 1)/2 for n = P … ${END}`, vectors: "2 · tokens", kept: "none" },
+      cached: { tokens: `${END}`, pairs: `M(M + 1)/2 with M = ${END}`, vectors: "2 · tokens", kept: "2 · tokens so far" },
     },
     windowed: {
-      naive: { pairs: "Σ Σ min(i, W) for i ≤ n = P … P + N − 1" },
-      cached: { pairs: "Σ min(i, W) for i ≤ P + N − 1", kept: "2 · min(tokens so far, W)" },
+      naive: { pairs: `Σ Σ min(i, W) for i ≤ n = P … ${END}` },
+      cached: { pairs: `Σ min(i, W) for i ≤ ${END}`, kept: "2 · min(tokens so far, W)" },
     },
     longer: { title: "The same for other lengths", prompt: "prompt", new_tokens: "new tokens" },
     long: (P, N, W, naive, cached) =>
@@ -75,7 +76,7 @@
       `meets its own key${cached.read ? ` and ${thousands(cached.read)} read from the cache` : " alone"}: ${some(cached.pairs, "pair")}.`,
     evicted: (n, W) => ` ${some(n, "older token")} ${n === 1 ? "is" : "are"} outside the window of ${W}.`,
     sofar: (naive, cached) => ` So far ${some(naive, "token")} against ${thousands(cached)}: ${times(naive, cached)}.`,
-    end: (N, M) => ` New token ${N} is the last one and never fed back: P\u00a0+\u00a0N\u00a0−\u00a01\u00a0=\u00a0${some(M, "token")} through the cached model.`,
+    end: (N, M) => ` New token ${N} is the last one and never fed back: ${END}\u00a0=\u00a0${some(M, "token")} through the cached model.`,
   };
 
   const defaults = { ...START, long_prompt: 183, long_new: 64 };
