@@ -4,8 +4,7 @@ from matplotlib.ticker import PercentFormatter
 
 from minigpt.figures.style import INK, QUIET, colour, direct_label, marker, panels
 
-# A beam search is a search for the mode; its widths are shades of one colour.
-BEAM = "#5b4b8a"
+BEAM = colour("beam")
 KINDS = {
     "people": (INK, "*"),
     "sampled": (colour("temperature"), marker("temperature")),
@@ -16,7 +15,7 @@ KINDS = {
 
 def look(kind):
     """Colour and marker of a kind of text; all beams share theirs."""
-    return KINDS.get(kind, (BEAM, "h"))
+    return KINDS.get(kind, (BEAM, marker("beam")))
 
 
 def penalties(lengths, divisors, alphas, scores, crossing):
@@ -54,7 +53,7 @@ def wider(widths, sums, lengths, mode, people):
     """
     figure, axes = panels(2, height=3.0, sharex=True)
     for ax, line, one, other in zip(axes, (sums, lengths), mode, people, strict=True):
-        ax.semilogx(widths, line, color=BEAM, marker="h", base=2)
+        ax.semilogx(widths, line, color=BEAM, marker=marker("beam"), base=2)
         for level, name, style, end, side in ((one, "the mode", "--", 0, "left"), (other, "people", ":", -1, "right")):
             ax.axhline(level, color=INK, lw=1.2, ls=style)
             place = {"xytext": (0, 3), "textcoords": "offset points", "ha": side}

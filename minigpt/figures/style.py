@@ -25,6 +25,7 @@ STRATEGIES = {
     "epsilon": ("#882255", "X"),
     "eta": ("#85852b", "<"),
     "top-n-sigma": ("#3390cc", ">"),
+    "beam": ("#7f4f24", "h"),
 }
 
 
