@@ -119,6 +119,30 @@ class OfDistribution(HasTraits):
         return [*rows, (f"{others:,} others", rest, rest > 0)] if others else rows
 
 
+def check_index(proposal, items):
+    """The proposed value of a trait that counts `items` from 0, such as `run` of the runs; ValueError outside them."""
+    name, value = proposal.trait.name, proposal.value
+    if not 0 <= value < max(1, len(items)):
+        raise ValueError(f"{name}={value}: there are {len(items)} {name}s, counted from 0")
+    return value
+
+
+def read_prompt(tokenizer, prompt, name=None):
+    """The start of a record.
+
+    Args:
+        tokenizer: as `load` returns it.
+        prompt: a text, or a list of messages for the chat template.
+        name: what the record is called in the figure; `None` is the prompt.
+
+    Returns:
+        `(ids, facts)`: the prompt's token ids, and its `"name"` and `"prompt"`.
+    """
+    ids = tokenizer.encode(prompt) if isinstance(prompt, str) else tokenizer.chat(prompt)
+    text = tokenizer.decode(ids)
+    return ids, {"name": name or text, "prompt": text}
+
+
 def draw_picture(rows, width=560, row_height=22):
     """Rows `(token, probability, kept)` as bars in an SVG; cut tokens are outlined only."""
     scale = (width - 210) / max(p for _, p, _ in rows)

@@ -6,7 +6,7 @@ import torch
 from traitlets import Enum, Float, Int, List, Unicode, validate
 
 from minigpt.config import GPTConfig
-from minigpt.explorers.base import Explorer
+from minigpt.explorers.base import Explorer, check_index, read_prompt
 from minigpt.kv_cache import KVCache
 
 WIDTHS = range(1, 7)
@@ -150,9 +150,7 @@ class BeamExplorer(Explorer):
 
     @validate("tree")
     def _check_tree(self, proposal):
-        if not 0 <= proposal.value < max(1, len(self.trees)):
-            raise ValueError(f"tree={proposal.value}: there are {len(self.trees)} trees, counted from 0")
-        return proposal.value
+        return check_index(proposal, self.trees)
 
     @validate("width")
     def _check_width(self, proposal):
@@ -205,7 +203,7 @@ def record_tree(model, tokenizer, prompt, *, max_new_tokens, name=None, eos_toke
     Returns:
         A dict that goes into JSON as it is.
     """
-    ids = tokenizer.encode(prompt) if isinstance(prompt, str) else tokenizer.chat(prompt)
+    ids, named = read_prompt(tokenizer, prompt, name)
     eos = tokenizer.eos_token_id if eos_token_id is None else eos_token_id
     cache = KVCache(model.config, 1, len(ids) + max_new_tokens)
     rows, new, nodes = [()], torch.tensor([ids]), {}
@@ -223,9 +221,8 @@ def record_tree(model, tokenizer, prompt, *, max_new_tokens, name=None, eos_toke
     shown = sorted({i for row in nodes.values() for i, _ in row})
     tokens = {str(i): END if i == eos else tokenizer.token_text(i) for i in shown}
     facts = {"vocab_size": model.config.vocab_size, "eos": eos, "max_new_tokens": max_new_tokens, "complete": False}
-    text = tokenizer.decode(ids)
     keyed = {" ".join(map(str, prefix)): row for prefix, row in nodes.items()}
-    return {"name": name or text, "prompt": text, **facts, "tokens": tokens, "nodes": keyed, "presets": list(presets)}
+    return {**named, **facts, "tokens": tokens, "nodes": keyed, "presets": list(presets)}
 
 
 def _likeliest(log_probs, eos, top=2 * WIDTHS[-1]):

@@ -5,7 +5,7 @@ import math
 import torch
 from traitlets import Int, List, validate
 
-from minigpt.explorers.base import Explorer
+from minigpt.explorers.base import Explorer, check_index, read_prompt
 from minigpt.generation import stream
 from minigpt.sampling import SamplingParams
 
@@ -35,9 +35,7 @@ class GenerationExplorer(Explorer):
 
     @validate("run")
     def _check_run(self, proposal):
-        if not 0 <= proposal.value < max(1, len(self.runs)):
-            raise ValueError(f"run={proposal.value}: there are {len(self.runs)} runs, counted from 0")
-        return proposal.value
+        return check_index(proposal, self.runs)
 
     @validate("step")
     def _check_step(self, proposal):
@@ -73,14 +71,13 @@ def record(model, tokenizer, prompt, *, max_new_tokens, params=SamplingParams(te
     Returns:
         A dict that goes into JSON as it is.
     """
-    ids = tokenizer.encode(prompt) if isinstance(prompt, str) else tokenizer.chat(prompt)
+    ids, facts = read_prompt(tokenizer, prompt, name)
     run = {"max_new_tokens": max_new_tokens, "params": params, "eos_token_id": tokenizer.eos_token_id}
     decode = tokenizer.decoder()
     steps = [_step(step, decode, top) for step in stream(model, torch.tensor([ids]), **run)]
     shown = sorted({i for step in steps for i in (step["id"], *(other for other, _ in step["top"]))})
     return {
-        "name": name or tokenizer.decode(ids),
-        "prompt": tokenizer.decode(ids),
+        **facts,
         "prompt_ids": ids,
         "vocab_size": model.config.vocab_size,
         "tokens": {str(i): tokenizer.token_text(i) for i in shown},
