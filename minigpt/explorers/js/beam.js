@@ -12,14 +12,14 @@
     stop: "stop",
     stops: [["false", "when no beam's score now can win"], ["true", "when as many texts as beams ended"], ["never", "when no beam could ever win"]],
     presets: "Try",
-    step: "step",
-    of: (step, steps) => `${step} of ${steps}`,
-    first: "Before the first step",
-    previous: "One step back",
-    next: "One step on",
-    last: "To the end",
-    play: "Play",
-    pause: "Pause",
+    steps: {
+      step: "step",
+      of: (step, last) => `${step} of ${last}`,
+      first: "Before the first step",
+      previous: "One step back",
+      next: "One step on",
+      last: "To the end",
+    },
     picture: "Tree of the search; the sentence and the table below say the same in words and numbers",
     start: "start",
     place: (step) => (step ? `step ${step}` : ""),
@@ -57,47 +57,24 @@
 
   const defaults = { trees: [], tree: 0, width: 2, alpha: 1, form: "power", early_stopping: false, step: 99 };
   ns.define("beam", defaults, ({ root, state }) => {
-    const { h, slider, select, button, table, readout } = ns.chart;
+    const { h, slider, select, table, readout } = ns.chart;
     const picture = drawing(), words = readout();
-    const set = (changes) => { pause(); state.set(changes); };
+    const set = (changes) => { steps.pause(); state.set(changes); };
     const settings = () => ({ width: state.get("width"), form: state.get("form"), alpha: state.get("alpha"), stopping: String(state.get("early_stopping")) });
-    let view = null, timer = null, offered = null, tries = null, pick = null;
-    const place = slider({ label: TEXT.step, onInput: (step) => set({ step }) });
+    let view = null, offered = null, tries = null, pick = null;
+    const steps = ns.stepper({ root, state, labels: TEXT.steps, wait: PAUSE_MS, last: () => view.steps.length, at: () => view.at });
     const beams = slider({ label: TEXT.width, onInput: (width) => set({ width }) });
     const alpha = slider({ label: TEXT.alpha, onInput: (value) => set({ alpha: value }) });
     const form = select({ label: TEXT.form, options: TEXT.forms, onInput: (value) => set({ form: value }) });
     const stop = select({ label: TEXT.stop, options: TEXT.stops, onInput: (value) => set({ early_stopping: value === "never" ? value : value === "true" }) });
-    const go = (step) => state.set({ step: Math.max(0, Math.min(step, view.steps.length)) });
-    const move = (sign, label, where) => button(sign, () => { pause(); go(where()); }, { "aria-label": label, title: label });
-    const buttons = [move("«", TEXT.first, () => 0), move("‹", TEXT.previous, () => view.at - 1), move("›", TEXT.next, () => view.at + 1),
-      move("»", TEXT.last, () => view.steps.length), button(TEXT.play, () => (timer ? pause() : play()))];
-    function play() {
-      if (view.at === view.steps.length) go(0);
-      timer = setInterval(() => (view.at >= view.steps.length ? pause() : go(view.at + 1)), PAUSE_MS);
-      buttons.at(-1).textContent = TEXT.pause;
-    }
-    function pause() {
-      clearInterval(timer);
-      timer = null;
-      buttons.at(-1).textContent = TEXT.play;
-    }
     const legend = h("p", { class: "nt-key" }, TEXT.key.map(([kind, name]) => h("span", null, kind && h("i", { class: `nt-node-key ${kind}` }), name)));
     const texts = h("table"), ended = h("div", { class: "nt-texts", tabindex: 0, role: "group", "aria-label": TEXT.texts }, texts);
     const numbers = table(TEXT.table, () => [TEXT.head, ...lines(view)]);
-    root.addEventListener("keydown", (event) => {
-      if (event.target.matches("input, select, textarea") || event.altKey || event.ctrlKey || event.metaKey) return;
-      const to = { ArrowLeft: view.at - 1, ArrowRight: view.at + 1, Home: 0, End: view.steps.length };
-      if (!(event.key in to)) return;
-      event.preventDefault();
-      event.stopPropagation(); // the theme turns pages with the arrows
-      pause();
-      go(to[event.key]);
-    });
     const head = h("div"), where = h("div", { class: "nt-which" });
     root.append(
       head,
       h("div", { class: "nt-controls" }, where, beams.node, alpha.node, form.node, stop.node),
-      h("div", { class: "nt-controls nt-stepper" }, h("div", { class: "nt-buttons" }, buttons), place.node),
+      steps.node,
       picture.node, legend, ended,
       ...words.nodes,
       h("div", { class: "nt-foot" }, h("div", { class: "nt-buttons" }, numbers.buttons)), numbers.body,
@@ -124,13 +101,13 @@
       alpha.set(state.get("alpha"), { stops: Array.from({ length: 31 }, (_, i) => (i - 10) / 10), home: 1, format: (a) => fixed(a, 1) });
       form.set(state.get("form"));
       stop.set(String(state.get("early_stopping")));
-      place.set(view.at, { stops: Array.from({ length: view.steps.length + 1 }, (_, i) => i), home: 0, format: (i) => TEXT.of(i, view.steps.length) });
+      steps.update();
       picture.draw(view);
       drawTexts(texts, view);
-      words.say(sentence(view), timer ? 3000 : 700);
+      words.say(sentence(view), steps.patience());
       numbers.update();
     }
-    return { update, dispose() { pause(); words.stop(); } };
+    return { update, dispose() { steps.pause(); words.stop(); } };
   });
 
   // All that is shown at one step.

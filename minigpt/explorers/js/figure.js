@@ -1,4 +1,5 @@
-// The life of a figure: state with defaults over a widget model, one redraw for any number of changes, clean removal.
+// The life of a figure: state with defaults over a widget model, one redraw for any number of changes, clean removal;
+// and what figures that go from step to step are steered with.
 (function (root) {
   const ns = (root.nextToken ??= {});
   ns.explorers ??= {};
@@ -6,6 +7,8 @@
   const TEXT = {
     waiting: "Fetching the distribution…",
     failed: (reason) => `This figure cannot be drawn: ${reason}.`,
+    play: "Play",
+    pause: "Pause",
   };
 
   // Register a figure. `build({ root, state, model })` draws nothing yet and gives { update, dispose }; `update` returns
@@ -62,6 +65,49 @@
         }
         mounted.set(el, dispose);
         return dispose;
+      },
+    };
+  };
+
+  // What steps a figure through `step` of its state: buttons, Play, a slider, and the arrow keys, Home and End anywhere in
+  // the figure. `labels`: { step, of(step, last), first, previous, next } and, for a button to the end, `last`. Steps go
+  // from `first` to `last()`; `at()` is the one shown.
+  ns.stepper = ({ root, state, labels, wait, first = 0, last, at }) => {
+    const { h, slider, button } = ns.chart;
+    let timer = null;
+    const go = (step) => state.set({ step: Math.max(first, Math.min(step, last())) });
+    const move = (step) => { pause(); go(step); };
+    const to = { first: () => first, previous: () => at() - 1, next: () => at() + 1, last };
+    const buttons = Object.keys(to).filter((name) => labels[name]).map((name, i) =>
+      button("«‹›»"[i], () => move(to[name]()), { "aria-label": labels[name], title: labels[name] }));
+    const player = button(TEXT.play, () => (timer ? pause() : play()));
+    const place = slider({ label: labels.step, onInput: move });
+    function play() {
+      if (at() === last()) go(first);
+      timer = setInterval(() => (at() === last() ? pause() : go(at() + 1)), wait);
+      player.textContent = TEXT.pause;
+    }
+    function pause() {
+      clearInterval(timer);
+      timer = null;
+      player.textContent = TEXT.play;
+    }
+    root.addEventListener("keydown", (event) => {
+      if (event.target.matches("input, select, textarea") || event.altKey || event.ctrlKey || event.metaKey) return;
+      const target = { ArrowLeft: to.previous, ArrowRight: to.next, Home: to.first, End: to.last }[event.key];
+      if (!target) return;
+      event.preventDefault();
+      event.stopPropagation(); // the theme turns pages with the arrows
+      move(target());
+    });
+    return {
+      node: h("div", { class: "nt-controls nt-stepper" }, h("div", { class: "nt-buttons" }, buttons, player), place.node),
+      move, // to a step, as a reader does: whoever takes a control stops the play
+      pause,
+      patience: () => (timer ? 3000 : 700), // ms until the sentence is spoken: while it plays, hardly ever
+      update() {
+        const stops = Array.from({ length: last() - first + 1 }, (_, i) => first + i);
+        place.set(at(), { stops, home: first, format: (step) => labels.of(step, last()) });
       },
     };
   };

@@ -5,13 +5,13 @@
   const WINDOW = 20, PAUSE_MS = 450;
   const TEXT = {
     runs: "Run",
-    step: "token",
-    of: (step, steps) => `${step} of ${steps}`,
-    first: "First token",
-    previous: "Previous token",
-    play: "Play",
-    pause: "Pause",
-    next: "Next token",
+    steps: {
+      step: "token",
+      of: (step, last) => `${step + 1} of ${last + 1}`,
+      first: "First token",
+      previous: "Previous token",
+      next: "Next token",
+    },
     text: "The text so far",
     picture: "Bars: the likeliest next tokens and the one chosen",
     columns: { token: "candidate", logProb: "log p", share: "p" },
@@ -30,35 +30,16 @@
   };
 
   ns.define("generation", { runs: [], run: 0, step: 0 }, ({ root, state }) => {
-    const { h, slider, button, presets, rows, plot, table, readout } = ns.chart;
+    const { h, presets, rows, plot, table, readout } = ns.chart;
     const current = () => read(state.get("runs")[state.get("run")]);
-    const at = () => Math.min(state.get("step"), current().steps.length - 1);
-    const go = (step) => state.set({ step: Math.max(0, Math.min(step, current().steps.length - 1)) });
-    const choose = { get: state.get, set: ({ run }) => { pause(); state.set({ run, step: 0 }); } };
+    const last = () => current().steps.length - 1, at = () => Math.min(state.get("step"), last());
+    const steps = ns.stepper({ root, state, labels: TEXT.steps, wait: PAUSE_MS, last, at });
+    const choose = { get: state.get, set: ({ run }) => { steps.pause(); state.set({ run, step: 0 }); } };
     const list = (runs) => presets(TEXT.runs, runs.map(({ name }, run) => [name, { run }]), choose);
     let listed = [], names = list(listed);
-    const place = slider({ label: TEXT.step, onInput: (step) => { pause(); go(step); } });
-    const move = (sign, label, where) => button(sign, () => { pause(); go(where()); }, { "aria-label": label, title: label });
-    const buttons = [move("«", TEXT.first, () => 0), move("‹", TEXT.previous, () => at() - 1),
-      move("›", TEXT.next, () => at() + 1), button(TEXT.play, () => (timer ? pause() : play()))];
-    let timer = null;
-    function play() {
-      if (at() === current().steps.length - 1) go(0);
-      timer = setInterval(() => (at() === current().steps.length - 1 ? pause() : go(at() + 1)), PAUSE_MS);
-      mark();
-    }
-    function pause() {
-      clearInterval(timer);
-      timer = null;
-      mark();
-    }
-    function mark() {
-      buttons.at(-1).textContent = timer ? TEXT.pause : TEXT.play;
-    }
-
     const text = h("p", { class: "nt-text", tabindex: 0, role: "group", "aria-label": TEXT.text, click: (event) => {
       const step = event.target.closest("[data-step]")?.dataset.step;
-      if (step) { pause(); go(Number(step)); }
+      if (step) steps.move(Number(step));
     } });
     const { columns } = TEXT;
     const bars = rows(TEXT.picture, [[columns.token, "nt-token"], [columns.logProb, "nt-number"], ["", "nt-track"],
@@ -68,18 +49,9 @@
     const sum = plot(TEXT.sum.label), words = readout();
     let shown = [];
     const numbers = table(TEXT.table, () => [TEXT.head, ...shown]);
-    root.addEventListener("keydown", (event) => {
-      if (event.target.matches("input, select, textarea") || event.altKey || event.ctrlKey || event.metaKey) return;
-      const steps = { ArrowLeft: at() - 1, ArrowRight: at() + 1, Home: 0, End: Infinity };
-      if (!(event.key in steps)) return;
-      event.preventDefault();
-      event.stopPropagation(); // the theme turns pages with the arrows
-      pause();
-      go(steps[event.key]);
-    });
     root.append(
       names.node,
-      h("div", { class: "nt-controls nt-stepper" }, h("div", { class: "nt-buttons" }, buttons), place.node),
+      steps.node,
       text,
       h("div", { class: "nt-body" }, h("div", null, bars.node, key), h("div", { class: "nt-side" }, sum.node)),
       ...words.nodes,
@@ -95,17 +67,15 @@
         old.replaceWith(names.node);
       }
       names.update();
-      place.set(step, {
-        stops: Array.from(run.steps.keys()), home: 0, format: (i) => TEXT.of(i + 1, run.steps.length),
-      });
+      steps.update();
       drawText(text, run, step);
       drawRows(bars, run, step);
       drawSum(sum, run, step);
-      words.say(sentence(run, step), timer ? 3000 : 700);
+      words.say(sentence(run, step), steps.patience());
       shown = candidates(run, step).map((row) => [row.token, row.id ?? "", Math.log(row.p), row.p, row.chosen ? TEXT.chosen : ""]);
       numbers.update();
     }
-    return { update, dispose() { pause(); words.stop(); } };
+    return { update, dispose() { steps.pause(); words.stop(); } };
   });
 
   // A recorded run with what the figure derives from it: running sums, and where a window of tokens repeats.
