@@ -143,7 +143,7 @@ class KVCache:
 class GrowingKVCache(KVCache):
     """A cache without a capacity: each call makes larger tensors with `torch.cat` and copies all old keys into them.
 
-    That is the shortest way to write one, and n decode steps copy about n²/2 keys a layer.
+    That is the shortest way to write one, but n calls of one token copy about n²/2 keys a layer.
 
     Args:
         config: the model's `GPTConfig`.
@@ -186,9 +186,9 @@ class SlidingWindowCache(KVCache):
     """Keeps the last `window` tokens in a ring: token j stands in slot j mod W, so memory is O(W) for any length.
 
     Each query sees its last W keys, its own among them. The keys keep the rotary positions they have in the text, as
-    Mistral's do; nothing is rotated again. What left the window still has an influence: a key of layer i was made from
-    the W tokens before it in layer i − 1. A call of T tokens needs W + T keys for a moment, so feed a long prompt in
-    chunks. The text still ends at the model's `context_length`.
+    Mistral's do; nothing is rotated again. What has left the window still has an influence: the keys of a layer carry
+    what their tokens saw in their own windows in the layers before. A call of T tokens needs up to W + T keys of a
+    layer at once, so feed a long prompt in chunks. The text still ends at the model's `context_length`.
 
     Source: Jiang et al. 2023, Mistral 7B (rolling buffer cache); the pattern is from Beltagy et al. 2020, Longformer.
 
@@ -215,7 +215,7 @@ class SlidingWindowCache(KVCache):
 
     @property
     def nbytes(self):
-        """Bytes of the tensors really held; 0 before the first `append`, the same for any length after it."""
+        """Bytes of the tensors really held: 0 before the first call, then the same between calls for any length."""
         return super().nbytes + sum(new.nbytes for pair in self._new.values() for new in pair)
 
     def columns(self, T):

@@ -582,6 +582,18 @@ def test_a_window_is_that_of_transformers(window):
         assert not torch.allclose(logits, model(ids), atol=1e-1)
 
 
+@pytest.mark.smollm2
+def test_a_window_and_its_maps_on_smollm2(smollm2):
+    """Nine query heads on three KV heads, 30 layers, float32."""
+    model, tokenizer = smollm2
+    ids = torch.tensor([tokenizer.encode("Once upon a time there was a king who could not sleep, so he went out.")])
+    cache = AttentionRecorder(SlidingWindowCache(model.config, 1, 6))
+    logits = run(model, ids, cache, (9, 4, *(1,) * (ids.size(1) - 13)))
+    assert (logits - full_recompute(model, ids, 6)).abs().max() < 1e-3
+    assert not torch.allclose(logits, full_recompute(model, ids, 7), atol=1e-1)
+    assert all(torch.allclose(one.sum(-1), torch.ones(1), atol=1e-5) for one in cache.maps)
+
+
 def test_memory_of_a_window_is_that_of_the_window():
     model = tiny_model(context_length=256)
     config, cache = model.config, SlidingWindowCache(model.config, 2, 16)
