@@ -106,7 +106,8 @@ def greedy(subject):
     text = generate(subject.model, prompt, max_new_tokens=16, params=params, cache=cache).token_ids
     expected = subject.recompute(text)[:, 5:-1].argmax(-1)  # given the same text before it
     wrong = (text[:, 6:] != expected).any(0).nonzero()
-    return f"new token {int(wrong[0]) + 1} of 16 is another" if len(wrong) else None
+    if len(wrong):
+        return f"new token {int(wrong[0]) + 1} of 16 is another"
 
 
 def chunks(subject):
@@ -150,7 +151,7 @@ def reorder(subject):
 
 
 def padding(subject):
-    """Does each row of a padded batch get the logits that it gets alone, for the first new token and the next?"""
+    """Does each row of a padded batch get the logits that it gets alone, from its last prompt token on?"""
     for row, answer, logits in zip(*_padded_batch(subject), strict=True):
         alone = subject.recompute(torch.cat((row, answer))[None])[:, len(row) - 1 :]
         if message := _differ(logits[None], alone, len(row) - 1):
@@ -182,7 +183,8 @@ def far_positions(subject):
         return f"token {int(wrong[0])} stands at position {int(read[wrong[0]])}"
     exact = _exact_tables(subject.model.config)
     error = max(float((got[0] - right[:T]).abs().max()) for got, right in zip(tables, exact, strict=True))
-    return f"cosines and sines are off by up to {error:.1g}" if error > 1e-3 else None
+    if error > 1e-3:
+        return f"cosines and sines are off by up to {error:.1g}"
 
 
 def heads(subject):
@@ -196,7 +198,8 @@ def heads(subject):
         subject.feed(subject.make_cache(1, 3), subject.text(11, 1, 3), 3)
     read = seen[0][0, -1].view(config.n_heads, -1)[:, 0].round().int().tolist()
     expected = [head * config.n_kv_heads // config.n_heads for head in range(config.n_heads)]
-    return None if read == expected else f"query heads read KV heads {read}, not {expected}"
+    if read != expected:
+        return f"query heads read KV heads {read}, not {expected}"
 
 
 PROBES = (prefill, decode, greedy, chunks, reset, rollback, reorder, padding, positions, far_positions, heads)
@@ -206,9 +209,8 @@ def _differ(logits, expected, first=0):
     """Say where logits (B, S, V) begin to differ; their first column is column `first` of the text."""
     gap = (logits - expected).abs().amax((0, 2))  # (S,)
     wrong = (~(gap <= TOLERANCE * expected.abs().max())).nonzero()  # NaN is wrong too
-    return (
-        f"logits differ by up to {float(gap.max()):.2g}, first at token {first + int(wrong[0])}" if len(wrong) else None
-    )
+    if len(wrong):
+        return f"logits differ by up to {float(gap.max()):.2g}, first at token {first + int(wrong[0])}"
 
 
 def _padded_batch(subject):
@@ -216,12 +218,8 @@ def _padded_batch(subject):
     rows, answers = [subject.text(20 + n, n) for n in (3, 7, 5)], subject.text(12, 3, 3)
     token_ids, mask = subject.pad(rows)
     token_ids = torch.cat((token_ids, answers), 1)
-    sizes = (mask.size(1), 1, 1, 1)
-    return (
-        rows,
-        answers,
-        subject.feed(subject.fresh(token_ids), token_ids, sizes, F.pad(mask, (0, 3), value=True))[:, -4:],
-    )
+    mask, sizes = F.pad(mask, (0, 3), value=True), (mask.size(1), 1, 1, 1)
+    return rows, answers, subject.feed(subject.fresh(token_ids), token_ids, sizes, mask)[:, -4:]
 
 
 def _attention(model):
