@@ -10,6 +10,7 @@ from minigpt.pretrained import load
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book"))  # book/build.py is no package: tests import it as `build`
+pytest.register_assert_rewrite("figures")  # so that the checks in tests/browser/figures.py say what they compared
 
 # The same examples on every machine and in every run, and no time limit that a busy machine could break.
 hypothesis.settings.register_profile("book", deadline=None, derandomize=True, print_blob=True)

@@ -1,4 +1,4 @@
-"""A browser of the machine and the built book, over http and as files."""
+"""A browser of the machine, the built book over http and as files, and pages with nothing but live figures."""
 
 import contextlib
 import functools
@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 from build import HTML, is_current
+from figures import PROBE, page_of, scripts_of
 from playwright.sync_api import sync_playwright
+
+from minigpt.explorers import distributions
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
@@ -99,6 +102,35 @@ def open_page(browser):
             return page
 
         yield opened
+
+
+@pytest.fixture(scope="session")
+def real_distributions():
+    """The real distributions, in the file that pages load."""
+    distributions.write()
+
+
+@pytest.fixture
+def show(request, real_distributions, open_page, tmp_path):
+    """Open a page with figures (their HTML), as a double click does; a module's FIGURES says whose scripts it has."""
+
+    def opened(*figures, folder=distributions.JS, **how):
+        path = tmp_path / "page.html"
+        path.write_text(page_of(figures, scripts_of(*request.module.FIGURES), folder))
+        page = open_page(path.as_uri(), **how)
+        page.evaluate(PROBE)
+        page.wait_for_function("!document.querySelector('.nt-figure[aria-busy=true]')")
+        return page
+
+    return opened
+
+
+@pytest.fixture
+def page(show):
+    """A page without figures; nobody complained and nobody outside was asked."""
+    page = show()
+    yield page
+    assert page.log.complaints == [] and page.log.outside == []
 
 
 class Log:

@@ -7,16 +7,25 @@ import random
 
 import pytest
 import torch
+from figures import (
+    HOSTILE,
+    check_fits,
+    check_nothing_ran,
+    check_rendered_once,
+    check_tab_stops,
+    mount,
+    press_keys,
+    press_preset,
+    set_state,
+)
 from playwright.sync_api import Error
-from test_explorers import HOSTILE, PROBE
 from toy_models import tiny_model
 
-from minigpt.explorers import BeamExplorer, TreeModel, distributions, record_tree, toy_trees
-from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
+from minigpt.explorers import BeamExplorer, TreeModel, record_tree, toy_trees
 from minigpt.search import beam_search, beam_steps, exact_search, gnmt
 from minigpt.tokenization import CharTokenizer
 
-SCRIPTS = (*SHARED_SCRIPTS, *BeamExplorer.scripts, "beam.js", "boot.js")
+FIGURES = (BeamExplorer,)
 SETTINGS = 150  # random trees, each with settings of its own
 SEED = 6
 
@@ -54,38 +63,6 @@ def in_script(settings):
     """The figure's settings as its search takes them."""
     stopping = str(settings["early_stopping"]).lower()
     return {**{key: settings[key] for key in ("width", "alpha", "form")}, "stopping": stopping}
-
-
-@pytest.fixture
-def show(open_page, tmp_path):
-    """Open a page with these figures, as a double click does."""
-
-    def opened(*figures, **how):
-        scripts = "".join(f'<script defer src="{(distributions.JS / name).as_uri()}"></script>' for name in SCRIPTS)
-        style = f'<link rel="stylesheet" href="{(distributions.JS / STYLE).as_uri()}">'
-        head = f'<meta charset="utf-8"><title>figures</title>{style}{scripts}'
-        path = tmp_path / "page.html"
-        path.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(figures)}</body></html>')
-        page = open_page(path.as_uri(), **how)
-        page.evaluate(PROBE)
-        page.wait_for_function("!document.querySelector('.nt-figure[aria-busy=true]')")
-        return page
-
-    yield opened
-
-
-@pytest.fixture
-def page(show):
-    """A page without figures; nobody complained and nobody outside was asked."""
-    page = show()
-    yield page
-    assert page.log.complaints == [] and page.log.outside == []
-
-
-def mount(page, explorer):
-    """Mount a figure that the probe can look into."""
-    page.evaluate("([name, state]) => probe.mount(name, state)", [explorer.name, explorer.state])
-    return page.evaluate("probe.read()")
 
 
 def compare(page, tree, settings):
@@ -181,16 +158,13 @@ def test_numbers_of_the_figure(page, recorded):
         tree = trees[number]
         steps = page.evaluate("([tree, how]) => nextToken.beams.search(tree, how)", [tree, in_script(settings)])
         step = pick.randint(0, len(steps))
-        shown = page.evaluate("(state) => probe.set(state)", {"tree": number, "step": step, **settings})
+        shown = set_state(page, tree=number, step=step, **settings)
         seen = [(s + 1, one) for s, entry in enumerate(steps[:step]) for one in entry["candidates"]]
-        rows = page.locator(".nt-table tbody tr").evaluate_all(
-            "rows => rows.map((r) => [...r.cells].map((c) => c.textContent))"
-        )
-        assert [(int(row[0]), int(row[3]), float(row[5])) for row in rows] == [
+        assert [(int(row[0]), int(row[3]), float(row[5])) for row in shown["rows"]] == [
             (s, one["id"], pytest.approx(one["sum"], abs=1e-9)) for s, one in seen
         ]
         fates = {"kept": "kept", "ended": "ended", "cut off": "cut", "pruned": "pruned"}
-        assert [fates[row[6]] for row in rows] == [one["fate"] for _, one in seen]
+        assert [fates[row[6]] for row in shown["rows"]] == [one["fate"] for _, one in seen]
         assert page.locator(".nt-node").count() == 1 + len(seen)
         winner = page.locator(".nt-texts .nt-won")
         assert winner.count() == (step == len(steps))
@@ -219,9 +193,7 @@ def test_numbers_of_the_figure(page, recorded):
 def test_presets_make_their_point(page, name, words):
     """Each named state shows what its name says, and is marked while it is shown."""
     mount(page, BeamExplorer(width=4, alpha=-1.0, tree=1))
-    page.evaluate("(name) => probe.press(name)", name)
-    assert words in page.evaluate("probe.set({})")["words"]
-    assert page.locator("[aria-pressed=true]").all_text_contents() == [name]
+    assert words in press_preset(page, name)
 
 
 def test_toys_say_what_the_book_says(root):
@@ -251,16 +223,8 @@ def test_steps_by_keyboard(show):
     page = show(BeamExplorer(tree=1, step=0).to_html())
     where = page.locator("output").last
     page.locator(".nt-tree").focus()
-    for key, step in [
-        ("ArrowRight", 1),
-        ("ArrowRight", 2),
-        ("ArrowLeft", 1),
-        ("End", 3),
-        ("ArrowRight", 3),
-        ("Home", 0),
-    ]:
-        page.keyboard.press(key)
-        assert where.text_content() == f"{step} of 3"
+    keys = [("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 3), ("ArrowRight", 3), ("Home", 0)]
+    press_keys(page, where, [(key, f"{step} of 3") for key, step in keys])
     page.locator("input[type=range]").first.focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("output").first.text_content() == "3" and where.text_content() == "0 of 3"
@@ -268,17 +232,7 @@ def test_steps_by_keyboard(show):
 
 def test_every_control_by_tab(show):
     """Tab reaches every control, and each has a name."""
-    page = show(BeamExplorer().to_html())
-    controls = "button:not(:disabled):not([hidden]), input, select, [tabindex='0']:not([hidden])"
-    expected = page.locator(f".nt-figure :is({controls})").count()
-    seen = set()
-    for _ in range(expected + 3):
-        page.keyboard.press("Tab")
-        node = page.evaluate_handle("document.activeElement")
-        if node.evaluate("n => Boolean(n.closest('.nt-figure'))"):
-            seen.add(node.evaluate("n => [...document.querySelectorAll('*')].indexOf(n)"))
-            assert node.evaluate("n => (n.labels?.[0] ?? n).textContent.trim() || n.getAttribute('aria-label')")
-    assert len(seen) == expected
+    check_tab_stops(show(BeamExplorer().to_html()))
 
 
 def test_play_pause_and_reset(show):
@@ -299,23 +253,16 @@ def test_hostile_text_stays_text(show):
     page = show(BeamExplorer([tree]).to_html())
     page.get_by_text("Table", exact=True).click()
     assert HOSTILE in page.locator(".nt-readout").text_content()
-    assert page.locator(".nt-figure img, .nt-figure script").count() == 0
-    assert page.evaluate("window.hacked") is None and page.log.complaints == []
+    check_nothing_ran(page)
+    assert page.log.complaints == []
 
 
 @pytest.mark.parametrize("width", [1200, 390])
 def test_fits(show, recorded, width):
     """The figure is never wider than the screen; the tree scrolls inside it, and shows its latest step."""
     page = show(BeamExplorer([recorded[1]], width=6, step=5).to_html(), width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    script = """() => {
-      const { left, right } = document.querySelector(".nt-figure").getBoundingClientRect();
-      return [...document.querySelectorAll(".nt-figure :is(span, b, button, output, label, select)")].filter((node) => {
-        const box = node.getBoundingClientRect();
-        return box.width && !node.closest(".nt-texts") && (box.left < left - 1 || box.right > right + 1);
-      }).map((node) => node.textContent);
-    }"""
-    assert page.evaluate(script) == []
+    nodes = ":is(span, b, button, output, label, select):not(.nt-texts *)"  # the list of texts scrolls
+    check_fits(page, width, nodes)
     tree = page.locator(".nt-tree")
     assert tree.evaluate("n => Math.abs(n.scrollLeft + n.clientWidth - n.scrollWidth) < 2")
     last = page.locator(".nt-node").last.bounding_box()
@@ -325,20 +272,12 @@ def test_fits(show, recorded, width):
     end = page.locator(".nt-node.nt-winner").last.bounding_box()  # a winner that ended long ago is in sight too
     assert 0 <= end["x"] and end["x"] + end["width"] <= width
     page.add_style_tag(content="body { margin: 0 16px; }")  # about what a book's page leaves
-    assert page.evaluate(script) == []
+    check_fits(page, width, nodes)
 
 
 def test_rendering_again_leaves_one(page):
     """One figure and one listener a trait after three renderings, none after the last is removed."""
-    script = """([name, state]) => {
-      const model = new nextToken.StaticModel(state), el = document.body.appendChild(document.createElement("div"));
-      const listeners = () => Object.values(model.handlers).map((handlers) => handlers.size);
-      const disposers = [1, 2, 3].map(() => nextToken.explorers[name].render({ model, el }));
-      const during = [el.querySelectorAll(".nt-figure").length, ...new Set(listeners())];
-      disposers[2]();
-      return [during, el.childNodes.length, Math.max(...listeners())];
-    }"""
-    assert page.evaluate(script, ["beam", BeamExplorer().state]) == [[1, 1], 0, 0]
+    check_rendered_once(page, BeamExplorer())
 
 
 def test_no_tree_and_a_hole_are_named(show):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from test_explorers import HOSTILE, PROBE, mount
+from figures import HOSTILE, PROBE, mount
 from toy_models import random_ids, tiny_model
 
 from minigpt import generate, generate_naive

@@ -9,139 +9,47 @@ from collections import Counter
 
 import pytest
 import torch
+from figures import (
+    HOSTILE,
+    check_fits,
+    check_nothing_ran,
+    check_rendered_once,
+    check_tab_stops,
+    kept,
+    mount,
+    press_keys,
+    press_preset,
+    random_temperature,
+    random_value,
+    scripts_of,
+    set_state,
+    sources,
+)
 from toy_models import tiny_model
 
 from minigpt import SamplingParams, draw
 from minigpt.explorers import GenerationExplorer, TemperatureExplorer, TruncationExplorer, distributions, record
-from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
+from minigpt.explorers.base import STYLE
 from minigpt.sampling import Uniforms, apply
 from minigpt.tokenization import CharTokenizer
 
-SCRIPTS = (*SHARED_SCRIPTS, "temperature.js", "truncation.js", "generation.js", "boot.js")
+FIGURES = (TemperatureExplorer, TruncationExplorer, GenerationExplorer)
 SETTINGS = 120  # random ones, for each figure
 SEED = 20
-HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
-
-# What the tests ask a page that holds figures.
-PROBE = """
-globalThis.probe = {
-  // A figure over a model of its own, which the tests can set and look into.
-  async mount(name, state) {
-    const place = document.body.appendChild(document.createElement("div"));
-    probe.model = new nextToken.StaticModel(state);
-    probe.dispose = nextToken.explorers[name].render({ model: probe.model, el: place });
-    probe.figure = place.querySelector(".nt-figure");
-    for (let i = 0; i < 200 && probe.figure.getAttribute("aria-busy") === "true"; i++)
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    probe.press("Table");
-  },
-  press(text) { [...probe.figure.querySelectorAll("button")].find((b) => b.textContent === text).click(); },
-  async set(changes) {
-    for (const [key, value] of Object.entries(changes)) probe.model.set(key, value);
-    for (let i = 0; i < 200 && (i === 0 || probe.figure.getAttribute("aria-busy") === "true"); i++)
-      await new Promise((resolve) => setTimeout(resolve, i));
-    return probe.read();
-  },
-  // The table, cell by cell, and the sentence.
-  read: () => ({
-    rows: [...probe.figure.querySelectorAll("tbody tr")].map((line) => [...line.cells].map((cell) => cell.textContent)),
-    words: probe.figure.querySelector(".nt-readout").textContent,
-    rank: [...probe.figure.querySelectorAll(".nt-row:not(.nt-head, [hidden])")].map((row) => row.className),
-  }),
-  kept({ source, logits, steps }) {
-    const { distribution, run, softmax, summary } = nextToken.sampler;
-    const state = run(source ? nextToken.ready[source].state : distribution(logits), steps), p = softmax(state);
-    const bytes = (array) => {
-      const raw = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
-      let text = "";
-      for (let i = 0; i < raw.length; i += 8192) text += String.fromCharCode(...raw.subarray(i, i + 8192));
-      return btoa(text);
-    };
-    return { ids: bytes(Int32Array.from(state.ids)), p: bytes(p), ...summary(p) };
-  },
-};
-"""
 
 
-@pytest.fixture(scope="module")
-def data():
-    """The real distributions, in the file that pages load."""
-    distributions.write()
-    return distributions.real()
-
-
-@pytest.fixture
-def show(data, open_page, tmp_path):
-    """Open a page with these figures (their HTML) and the scripts of a folder, as a double click does."""
-
-    def opened(*figures, folder=distributions.JS, **how):
-        scripts = "".join(f'<script defer src="{(folder / name).as_uri()}"></script>' for name in SCRIPTS)
-        style = f'<link rel="stylesheet" href="{(folder / STYLE).as_uri()}">'
-        head = f'<meta charset="utf-8"><title>figures</title>{style}{scripts}'
-        path = tmp_path / "page.html"
-        path.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(figures)}</body></html>')
-        page = open_page(path.as_uri(), **how)
-        page.evaluate(PROBE)
-        page.wait_for_function("!document.querySelector('.nt-figure[aria-busy=true]')")
-        return page
-
-    yield opened
-
-
-@pytest.fixture
-def page(show):
-    """A page without figures."""
-    page = show()
-    yield page
-    assert page.log.complaints == []
-
-
-def mount(page, explorer):
-    """Mount a figure that the probe can look into."""
-    page.evaluate("([name, state]) => probe.mount(name, state)", [explorer.name, explorer.state])
-    return page.evaluate("probe.read()")
-
-
-def sources():
-    """Names of all distributions."""
-    return [source["name"] for source in distributions.catalogue()["sources"]]
-
-
-def random_value(random, method):
-    """A legal value of a rule: sometimes the slider's end, else anywhere between; of k also far above V."""
-    low, high = method["low"], method["high"]
-    if random.random() < 0.2:
-        return random.choice((low, high))
-    if method["setting"] == "top_k":
-        return round(math.exp(random.uniform(0, math.log(100_000))))
-    logarithmic = method["scale"] == "log"
-    return math.exp(random.uniform(math.log(low), math.log(high))) if logarithmic else random.uniform(low, high)
-
-
-def random_temperature(random):
-    """0, 1, a stop of the slider or anything between 0 and 2."""
-    return random.choice((0, 1, random.randrange(41) / 20, random.uniform(0, 2)))
-
-
-def unpack(answer):
-    """What `probe.kept` gives: ids and their probabilities."""
-    ids, p = (bytearray(base64.b64decode(answer[key])) for key in ("ids", "p"))
-    return torch.frombuffer(ids, dtype=torch.int32).long(), torch.frombuffer(p, dtype=torch.float64)
-
-
-def compare(page, logits, params, question):
+def compare(page, logits, params, /, **question):
     """JavaScript's distribution under these settings is minigpt's: same tokens kept, same probabilities."""
     probs = apply(params.pipeline(), None, logits[None])[0]
-    kept, probs = probs.isfinite(), probs.double().softmax(-1)
-    answer = page.evaluate("(question) => probe.kept(question)", question)
-    ids, p = unpack(answer)
-    assert torch.equal(ids.sort().values, kept.nonzero()[:, 0]), params
+    alive, probs = probs.isfinite(), probs.double().softmax(-1)
+    ids, p, answer = kept(page, **question)
+    assert torch.equal(ids.sort().values, alive.nonzero()[:, 0]), params
     assert torch.allclose(p, probs[ids], rtol=0, atol=1e-6), params
     bits = float(-torch.special.xlogy(probs, probs).sum() / math.log(2))
     assert answer["bits"] == pytest.approx(bits, abs=1e-6)
     assert answer["effective"] == pytest.approx(2**bits, rel=1e-6)
     assert answer["top"] == pytest.approx(float(probs.max()), abs=1e-6)
-    return kept, probs
+    return alive, probs
 
 
 def test_truncation_is_minigpts(page):
@@ -153,26 +61,25 @@ def test_truncation_is_minigpts(page):
         source, method = pick.choice(sources()), methods[i % len(methods)]
         value, T = random_value(pick, method), random_temperature(pick)
         params = SamplingParams(temperature=T, **{method["setting"]: value})
-        state = {"source": source, "method": method["name"], "value": value, "temperature": T}
-        shown = page.evaluate("(state) => probe.set(state)", state)
+        shown = set_state(page, source=source, method=method["name"], value=value, temperature=T)
         tokens, logits = distributions.distribution(source)
         steps = [["temperature", T]] if T == 0 else [["temperature", T], [method["setting"], value]]
-        kept, probs = compare(page, logits, params, {"source": source, "steps": steps})
+        alive, probs = compare(page, logits, params, source=source, steps=steps)
         before = apply(SamplingParams(temperature=T).pipeline(), None, logits[None])[0].double().softmax(-1)
         *named, last = shown["rows"] if len(tokens) > 16 else [*shown["rows"], None]
         for text, i, logit, scaled, p_before, is_kept, p_after in named:
             i = int(i)
             assert float(scaled) == scaled_by(logits, i, T)
-            assert (text, is_kept) == (tokens[i], "kept" if kept[i] else "cut")
+            assert (text, is_kept) == (tokens[i], "kept" if alive[i] else "cut")
             assert float(logit) == float(logits[i])
             assert float(p_before) == pytest.approx(float(before[i]), abs=1e-6)
             assert float(p_after) == pytest.approx(float(probs[i]), abs=1e-6)
         if last:
-            assert int(last[5]) == int(kept.sum()) - sum(line[5] == "kept" for line in named)
+            assert int(last[5]) == int(alive.sum()) - sum(line[5] == "kept" for line in named)
         assert sum(float(line[6]) for line in shown["rows"]) == pytest.approx(1, abs=1e-9)
         if T > 0:
-            assert f"keeps {int(kept.sum()):,} of {len(tokens):,} tokens" in shown["words"]
-            assert f"{100 * float(before[kept].sum()):.1f}\u202f%" in shown["words"].replace(
+            assert f"keeps {int(alive.sum()):,} of {len(tokens):,} tokens" in shown["words"]
+            assert f"{100 * float(before[alive].sum()):.1f}\u202f%" in shown["words"].replace(
                 "100\u202f%", "100.0\u202f%"
             )
 
@@ -184,11 +91,10 @@ def test_temperature_is_minigpts(page):
     for _ in range(SETTINGS):
         source, T, seed = pick.choice(sources()), random_temperature(pick), pick.randrange(2**32)
         n = pick.choice((0, 1, 20))
-        state = {"source": source, "temperature": T, "seed": seed, "draws": n}
-        shown = page.evaluate("(state) => probe.set(state)", state)
+        shown = set_state(page, source=source, temperature=T, seed=seed, draws=n)
         tokens, logits = distributions.distribution(source)
         params = SamplingParams(temperature=T)
-        _, probs = compare(page, logits, params, {"source": source, "steps": [["temperature", T]]})
+        _, probs = compare(page, logits, params, source=source, steps=[["temperature", T]])
         one = logits.double().softmax(-1)
         drawn = draws(apply(params.pipeline(), None, logits[None]), seed, n)
         named = shown["rows"][:-1] if len(tokens) > 14 else shown["rows"]
@@ -252,7 +158,7 @@ def test_ties_and_masked_tokens_are_minigpts(page):
         value, T = random_value(pick, method), pick.choice((0, 1, 0.7, 1e-40))
         params = SamplingParams(temperature=T, **{method["setting"]: value})
         steps = [["temperature", T]] if T == 0 else [["temperature", T], [method["setting"], value]]
-        compare(page, torch.tensor(logits), params, {"logits": logits, "steps": steps})
+        compare(page, torch.tensor(logits), params, logits=logits, steps=steps)
 
 
 def test_temperature_makes_ties(page):
@@ -262,10 +168,9 @@ def test_temperature_makes_ties(page):
     (scaled,) = apply(SamplingParams(temperature=3.0).pipeline(), None, logits[None])
     assert scaled[1] == scaled[2]
     steps = [["temperature", 3.0], ["top_k", 2]]
-    kept, _ = compare(
-        page, logits, SamplingParams(temperature=3.0, top_k=2), {"logits": logits.tolist(), "steps": steps}
-    )
-    assert kept.tolist() == [True, True, False]
+    params = SamplingParams(temperature=3.0, top_k=2)
+    alive, _ = compare(page, logits, params, logits=logits.tolist(), steps=steps)
+    assert alive.tolist() == [True, True, False]
 
 
 def logs(*probs):
@@ -274,7 +179,7 @@ def logs(*probs):
 
 
 @pytest.mark.parametrize(
-    ("logits", "steps", "kept", "probs"),
+    ("logits", "steps", "alive", "probs"),
     [
         (logs(0.25, 0.125, 0.125, 0.5), [["top_p", 0.75]], [3, 0], [2 / 3, 1 / 3]),  # case 1
         ([0, 0, 0, 0], [["top_p", 0.75]], [0, 1, 2], None),  # the same fault with sums that are exact
@@ -305,10 +210,10 @@ def logs(*probs):
         ([2, 1, 3, -5, -23, 12.5], [["top_k", 3], ["top_p", 0.99]], [5], [1]),  # case 22
     ],
 )
-def test_cases(page, logits, steps, kept, probs):
+def test_cases(page, logits, steps, alive, probs):
     """Small inputs with a known answer."""
-    ids, p = unpack(page.evaluate("(question) => probe.kept(question)", {"logits": logits, "steps": steps}))
-    assert kept is None or ids.tolist() == kept
+    ids, p, _ = kept(page, logits=logits, steps=steps)
+    assert alive is None or ids.tolist() == alive
     assert probs is None or p.tolist() == pytest.approx(probs, abs=5e-5)
 
 
@@ -317,7 +222,7 @@ def test_redrawing_changes_nothing(page):
     mount(page, TemperatureExplorer(source="toy"))
     script = "() => probe.kept({ logits: [2, 0], steps: [['temperature', 0.5]] }).top"
     assert [round(page.evaluate(script), 5) for _ in range(3)] == [0.98201] * 3
-    shown = [page.evaluate("(T) => probe.set({ temperature: T })", T)["rows"] for T in (0.5, 1.5, 0.5, 0.5)]
+    shown = [set_state(page, temperature=T)["rows"] for T in (0.5, 1.5, 0.5, 0.5)]
     assert shown[0] == shown[2] == shown[3] != shown[1]
 
 
@@ -379,15 +284,7 @@ def test_rendering_again_leaves_one(page, run, name):
     """Case 130: one figure and one listener a trait after three renderings, none after the last is removed."""
     explorers = (TemperatureExplorer(source="toy"), TruncationExplorer(source="toy"), GenerationExplorer([run]))
     explorer = next(explorer for explorer in explorers if explorer.name == name)
-    script = """([name, state]) => {
-      const model = new nextToken.StaticModel(state), el = document.body.appendChild(document.createElement("div"));
-      const listeners = () => Object.values(model.handlers).map((handlers) => handlers.size);
-      const disposers = [1, 2, 3].map(() => nextToken.explorers[name].render({ model, el }));
-      const during = [el.querySelectorAll(".nt-figure").length, ...new Set(listeners())];
-      disposers[2]();
-      return [during, el.childNodes.length, Math.max(...listeners())];
-    }"""
-    assert page.evaluate(script, [name, explorer.state]) == [[1, 1], 0, 0]
+    check_rendered_once(page, explorer)
 
 
 def test_one_redraw_for_many_changes(page):
@@ -446,7 +343,7 @@ def test_generation_is_minigpts(page, model, runs):
     for _ in range(SETTINGS):
         number = pick.randrange(len(runs))
         run, step = runs[number], pick.randrange(90)
-        shown = page.evaluate("(state) => probe.set(state)", {"run": number, "step": step})
+        shown = set_state(page, run=number, step=step)
         text = run["prompt_ids"] + ids_of(run)
         with torch.no_grad():
             log_probs = model[0](torch.tensor([text]))[0].double().log_softmax(-1)  # (P + 90, V)
@@ -490,8 +387,7 @@ def test_hostile_text_stays_text(show, run):
     page.get_by_text("Table", exact=True).click()
     assert page.locator(".nt-token").nth(1).text_content() == HOSTILE
     assert page.locator(".nt-text").text_content().startswith(HOSTILE * 2)
-    assert page.locator(".nt-figure img, .nt-figure script").count() == 0
-    assert page.evaluate("window.hacked") is None
+    check_nothing_ran(page)
     assert page.log.complaints == []
 
 
@@ -500,16 +396,8 @@ def test_steps_by_keyboard(show, run):
     page = show(GenerationExplorer([run]).to_html())
     where = page.locator("output")
     page.locator(".nt-text").focus()
-    for key, place in [
-        ("ArrowRight", 2),
-        ("ArrowRight", 3),
-        ("ArrowLeft", 2),
-        ("End", 90),
-        ("ArrowRight", 90),
-        ("Home", 1),
-    ]:
-        page.keyboard.press(key)
-        assert where.text_content() == f"{place} of 90"
+    keys = [("ArrowRight", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", 90), ("ArrowRight", 90), ("Home", 1)]
+    press_keys(page, where, [(key, f"{place} of 90") for key, place in keys])
     page.locator("input[type=range]").focus()
     page.keyboard.press("ArrowRight")
     assert where.text_content() == "2 of 90"
@@ -532,17 +420,7 @@ def test_keyboard_reaches_every_control(show, run):
     """Tab stops at everything that can be used, each has a name, and a chip is chosen with an arrow."""
     figures = (TemperatureExplorer(source="toy"), TruncationExplorer(source="toy"), GenerationExplorer([run]))
     page = show(*(figure.to_html() for figure in figures))
-    script = """() => [...document.querySelectorAll("button, input, select")]
-      .filter((n) => !n.disabled && n.checkVisibility() && (n.type !== "radio" || n.checked)).length"""
-    expected = page.evaluate(script)
-    seen = set()
-    for _ in range(expected + 10):
-        page.keyboard.press("Tab")
-        node = page.evaluate_handle("document.activeElement")
-        if node.evaluate("n => n.matches('button, input, select')"):
-            seen.add(node.evaluate("n => [...document.querySelectorAll('*')].indexOf(n)"))
-            assert node.evaluate("n => (n.labels?.[0] ?? n).textContent.trim() || n.getAttribute('aria-label')")
-    assert len(seen) == expected
+    check_tab_stops(page)
     page.locator("input[type=radio]:checked").focus()
     page.keyboard.press("ArrowLeft")
     assert "top-k" in page.locator("[data-figure=truncation] .nt-readout").text_content()
@@ -565,7 +443,7 @@ def test_defaults_need_no_state(show):
 
 def test_missing_data_are_named(show, tmp_path):
     """Where distributions.js cannot be loaded the figure says so, a toy still works, and asking again may help."""
-    for name in (*SCRIPTS, STYLE):
+    for name in (*scripts_of(*FIGURES), STYLE):
         shutil.copy(distributions.JS / name, tmp_path)
     page = show(folder=tmp_path)
     mount(page, TemperatureExplorer(source="toy"))
@@ -604,16 +482,13 @@ def test_presets_make_their_point(page):
         ("k where one would do", "keeps 40 of"),
         ("the favourite is cut", "The likeliest token, “␣small”, is not among them."),
     ]:
-        page.evaluate("(name) => probe.press(name)", name)
-        assert words in page.evaluate("probe.set({})")["words"]
-        assert page.locator("[aria-pressed=true]").all_text_contents() == [name]
+        assert words in press_preset(page, name)
 
 
 def test_table_copies(page):
     """Copy gives the table as tab-separated lines."""
     mount(page, TruncationExplorer(source="toy"))
-    page.evaluate("navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
-    page.evaluate("document.execCommand = () => { window.copied = document.activeElement.value; }")
+    page.evaluate("probe.catchCopies()")
     page.get_by_text("Copy", exact=True).click()
     lines = [line.split("\t") for line in page.evaluate("window.copied").split("\n")]
     assert lines[0][0] == "token" and lines[1:] == page.evaluate("probe.read()")["rows"]
@@ -652,15 +527,7 @@ def test_fits(show, run, width):
         GenerationExplorer([run]),
     )
     page = show(*(figure.to_html() for figure in figures), width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    script = """() => [...document.querySelectorAll(".nt-figure")].flatMap((figure) => {
-      const { left, right } = figure.getBoundingClientRect();
-      return [...figure.querySelectorAll("span, b, text, button, output, label")].filter((node) => {
-        const box = node.getBoundingClientRect();
-        return box.width && (box.left < left - 1 || box.right > right + 1);
-      }).map((node) => node.textContent);
-    })"""
-    assert page.evaluate(script) == []
+    check_fits(page, width)
 
 
 def test_motion_can_be_switched_off(show):

@@ -1,35 +1,43 @@
 """The order lab in Chromium against `minigpt`: kept sets of four orders, moving by mouse and by keyboard, words."""
 
-import base64
 import json
 import math
 import random
 
 import pytest
 import torch
-from test_explorers import HOSTILE, PROBE, random_temperature, random_value, sources
+from figures import (
+    HOSTILE,
+    check_fits,
+    check_nothing_ran,
+    check_rendered_once,
+    check_tab_stops,
+    kept,
+    press_preset,
+    random_temperature,
+    random_value,
+    sources,
+)
 
 from minigpt import SamplingParams
 from minigpt.explorers import OrderExplorer, distributions
-from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
 from minigpt.explorers.order import CARDS
 from minigpt.sampling import ORDERS, RULES, apply
 
-SCRIPTS = (*SHARED_SCRIPTS, "order.js", "boot.js")
+FIGURES = (OrderExplorer,)
 SETTINGS = 120  # random ones, each under three engines' orders and one of the reader's
 SEED = 5
 COLUMNS = ("huggingface", "vllm", "llama.cpp", "yours")
 
 LAB = """
 globalThis.lab = {
-  // The table cell by cell, the stages of each order, the sentence, the cards in their order.
+  // Besides what every figure shows: the marked rows, the stages of each order, the cards in their order.
   read: () => {
     const text = (node) => node.textContent, all = (query, from = probe.figure) => [...from.querySelectorAll(query)];
     return {
-      rows: all(".nt-table tbody tr").map((line) => [...line.cells].map(text)),
+      ...probe.read(),
       grid: all(".nt-orders tbody tr").map((line) => [...line.cells].map((cell) => cell.className)),
       lanes: all(".nt-lanes ol").map((lane) => all("li", lane).map((stage) => [...stage.children].map(text))),
-      words: text(probe.figure.querySelector(".nt-readout")),
       cards: all(".nt-handle").map((handle) => handle.lastChild.textContent),
     };
   },
@@ -37,47 +45,15 @@ globalThis.lab = {
     await probe.set(changes);
     return lab.read();
   },
-  // What is kept, and how likely each is, when the sampler runs these rules over the whole vocabulary.
-  kept({ source, settings, order }) {
-    const { sampler, ready } = nextToken, { state, ids } = ready[source];
-    const final = sampler.run(state, sampler.steps(settings, order), { ids, promptLength: ids.length });
-    const bytes = (array) => {
-      const raw = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
-      let text = "";
-      for (let i = 0; i < raw.length; i += 8192) text += String.fromCharCode(...raw.subarray(i, i + 8192));
-      return btoa(text);
-    };
-    return { ids: bytes(Int32Array.from(final.ids)), p: bytes(sampler.softmax(final)) };
-  },
 };
 """
 
 
 @pytest.fixture
-def show(open_page, tmp_path):
-    """Open a page with these figures, as a double click does."""
-    distributions.write()
-
-    def opened(*figures, **how):
-        scripts = "".join(f'<script defer src="{(distributions.JS / name).as_uri()}"></script>' for name in SCRIPTS)
-        style = f'<link rel="stylesheet" href="{(distributions.JS / STYLE).as_uri()}">'
-        head = f'<meta charset="utf-8"><title>figures</title>{style}{scripts}'
-        path = tmp_path / "page.html"
-        path.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(figures)}</body></html>')
-        page = open_page(path.as_uri(), **how)
-        page.evaluate(PROBE + LAB)
-        page.wait_for_function("!document.querySelector('.nt-figure[aria-busy=true]')")
-        return page
-
-    yield opened
-
-
-@pytest.fixture
-def page(show):
-    """A page without figures; nobody complained and nobody outside was asked."""
-    page = show()
-    yield page
-    assert page.log.complaints == [] and page.log.outside == []
+def page(page):
+    """A page whose labs can be read."""
+    page.evaluate(LAB)
+    return page
 
 
 def mount(page, **traits):
@@ -136,40 +112,37 @@ def test_orders_are_minigpts(page):
         pipelines = {engine: by_engine(settings, engine) for engine in ORDERS} | {"yours": by_reader(settings, own)}
         results = {name: expected(processors, source) for name, processors in pipelines.items()}
         for column, name in enumerate(COLUMNS):
-            kept, probs, counts = results[name]
+            alive, probs, counts = results[name]
             order = [rule for rule in ORDERS.get(name, own) if rule in CARDS]
-            question = {"source": source, "settings": settings, "order": order}
-            answer = page.evaluate("(question) => lab.kept(question)", question)
-            ids = torch.frombuffer(bytearray(base64.b64decode(answer["ids"])), dtype=torch.int32).long()
-            p = torch.frombuffer(bytearray(base64.b64decode(answer["p"])), dtype=torch.float64)
-            assert torch.equal(ids.sort().values, kept.nonzero()[:, 0]), (name, settings)
+            ids, p, _ = kept(page, source=source, settings=settings, order=order)
+            assert torch.equal(ids.sort().values, alive.nonzero()[:, 0]), (name, settings)
             assert torch.allclose(p, probs[ids], rtol=0, atol=1e-6), (name, settings)
             *lines, count, mass = [(line[:3], line[3 + column]) for line in shown["rows"]]
-            assert (count[0][0], int(count[1])) == ("tokens kept", int(kept.sum()))
-            assert float(mass[1]) == pytest.approx(float(before[kept].sum()), abs=1e-6)
+            assert (count[0][0], int(count[1])) == ("tokens kept", int(alive.sum()))
+            assert float(mass[1]) == pytest.approx(float(before[alive].sum()), abs=1e-6)
             for (text, i, p_before), cell in lines:
                 if not i:  # all others
                     continue
                 i = int(i)
-                assert (text, cell == "cut") == (tokens[i], not kept[i]), (name, settings)
+                assert (text, cell == "cut") == (tokens[i], not alive[i]), (name, settings)
                 assert float(p_before) == pytest.approx(float(before[i]), abs=1e-6)
                 assert cell == "cut" or float(cell) == pytest.approx(float(probs[i]), abs=1e-6)
             assert sum(float(cell) for _, cell in lines if cell != "cut") == pytest.approx(1, abs=1e-6)
-            alive = [int(stage[1].replace(",", "")) for stage in shown["lanes"][column] if len(stage) == 2]
+            left = [int(stage[1].replace(",", "")) for stage in shown["lanes"][column] if len(stage) == 2]
             if settings.get("temperature") != 1:  # which SamplingParams leaves out
-                assert alive == counts, (name, settings)
+                assert left == counts, (name, settings)
         differing += check_words(shown, settings, results, tokens)
     assert differing > SETTINGS / 3
 
 
 def check_words(shown, settings, results, tokens):
     """The sentence and the marked rows fit the sets; gives whether they differ."""
-    votes = torch.stack([kept for kept, _, _ in results.values()]).sum(0)
+    votes = torch.stack([alive for alive, _, _ in results.values()]).sum(0)
     differ = int(((votes > 0) & (votes < len(COLUMNS))).sum())
     if settings.get("temperature") == 0:
         assert "truncation is skipped" in shown["words"] and differ == 0
     elif differ:
-        numbers = [int(kept.sum()) for kept, _, _ in results.values()]
+        numbers = [int(alive.sum()) for alive, _, _ in results.values()]
         assert shown["words"].startswith(f"transformers keeps {numbers[0]:,} of {len(tokens):,} tokens")
         assert (
             f"vLLM {numbers[1]:,}, llama.cpp {numbers[2]:,}, your order {numbers[3]:,}; {differ:,} token"
@@ -192,10 +165,8 @@ def check_words(shown, settings, results, tokens):
 def test_presets_make_their_point(page, preset, counts):
     """Temperature before or after the cut: the two hand-made cases and a real one; the preset is marked."""
     mount(page, source="toy")
-    page.evaluate("(name) => probe.press(name)", preset)
-    rows = page.evaluate("lab.set({})")["rows"]
-    assert [int(n) for n in rows[-2][3:]] == counts
-    assert page.locator("[aria-pressed=true]").all_text_contents() == [preset]
+    press_preset(page, preset)
+    assert [int(n) for n in page.evaluate("lab.read()")["rows"][-2][3:]] == counts
 
 
 def test_temperature_last_is_llamas(page):
@@ -246,8 +217,8 @@ def test_mouse_and_keyboard_give_the_same_order(page):
             moved.insert(over, moved.pop(name))
             assert page.evaluate("probe.model.get('order')") == moved
         assert ends[0] == ends[1]
-        kept, *_ = expected(by_reader(settings, moved), "capital")
-        assert int(ends[0]["rows"][-2][6]) == int(kept.sum())
+        alive, *_ = expected(by_reader(settings, moved), "capital")
+        assert int(ends[0]["rows"][-2][6]) == int(alive.sum())
 
 
 def test_keyboard_moves_and_says_so(page):
@@ -309,23 +280,12 @@ def test_hostile_text_stays_text(page):
     page.evaluate("(source) => { nextToken.catalogue.sources.push(source); }", source)
     page.evaluate("(state) => probe.mount('order', state)", state)
     assert page.locator(".nt-orders tbody th").first.text_content() == HOSTILE
-    assert page.locator(".nt-figure img, .nt-figure script").count() == 0
-    assert page.evaluate("window.hacked") is None
+    check_nothing_ran(page)
 
 
 def test_keyboard_reaches_every_control(show):
     """Tab stops at everything that can be used, each has a name."""
-    page = show(OrderExplorer(source="toy").to_html())
-    script = """() => [...document.querySelectorAll("button, input, select")]
-      .filter((n) => !n.disabled && n.checkVisibility() && (n.type !== "radio" || n.checked)).length"""
-    expected, seen = page.evaluate(script), set()
-    for _ in range(expected + 5):
-        page.keyboard.press("Tab")
-        node = page.evaluate_handle("document.activeElement")
-        if node.evaluate("n => n.matches('button, input, select')"):
-            seen.add(node.evaluate("n => [...document.querySelectorAll('*')].indexOf(n)"))
-            assert node.evaluate("n => n.getAttribute('aria-label') || (n.labels?.[0] ?? n).textContent.trim()")
-    assert len(seen) == expected
+    check_tab_stops(show(OrderExplorer(source="toy").to_html()))
 
 
 @pytest.mark.parametrize("width", [1200, 390])
@@ -336,27 +296,13 @@ def test_fits(show, width, dark):
     page = show(
         OrderExplorer().to_html(), OrderExplorer(source="chat", settings=rules).to_html(), width=width, dark=dark
     )
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    script = """() => [...document.querySelectorAll(".nt-figure")].flatMap((figure) => {
-      const { left, right } = figure.getBoundingClientRect();
-      return [...figure.querySelectorAll("span, b, li, td, button, output, label")].filter((node) => {
-        const box = node.getBoundingClientRect();
-        return box.width && (box.left < left - 1 || box.right > right + 1);
-      }).map((node) => node.textContent);
-    })"""
-    assert page.evaluate(script) == [] and page.log.complaints == []
+    check_fits(page, width, nodes="span, b, li, td, button, output, label")
+    assert page.log.complaints == []
 
 
 def test_one_figure_after_three_renderings(page):
     """No listener and no node is left behind."""
-    script = """(state) => {
-      const model = new nextToken.StaticModel(state), el = document.body.appendChild(document.createElement("div"));
-      const disposers = [1, 2, 3].map(() => nextToken.explorers.order.render({ model, el }));
-      const during = el.querySelectorAll(".nt-figure").length;
-      disposers[2]();
-      return [during, el.childNodes.length, Math.max(...Object.values(model.handlers).map((set) => set.size))];
-    }"""
-    assert page.evaluate(script, OrderExplorer(source="toy").state) == [1, 0, 0]
+    check_rendered_once(page, OrderExplorer(source="toy"))
 
 
 def test_state_is_json():

@@ -6,14 +6,13 @@ import re
 
 import pytest
 import torch
-from test_explorers import HOSTILE, PROBE, mount
+from figures import HOSTILE, check_fits, check_nothing_ran, check_tab_stops, mount, press_preset, set_state
 
 from minigpt import generate
 from minigpt.explorers import PenaltyExplorer, distributions
-from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
 from minigpt.sampling import SamplingParams, apply, bind
 
-SCRIPTS = (*SHARED_SCRIPTS, "penalties.js", "boot.js")
+FIGURES = (PenaltyExplorer,)
 SETTINGS = 120  # random ones
 SEED = 4
 NAMES = [source["name"] for source in distributions.catalogue()["sources"] if "prompt_length" in source]
@@ -33,33 +32,6 @@ RUN = """([source, settings, ids, promptLength]) => {
   const state = run(nextToken.ready[source].state, steps(settings), { ids, promptLength });
   return { ids: Array.from(state.ids), z: Array.from(state.ids, (id) => state.z[id]), p: Array.from(softmax(state)) };
 }"""
-
-
-@pytest.fixture
-def show(open_page, tmp_path):
-    """Open a page with these figures, as a double click does."""
-    distributions.write()
-
-    def opened(*figures, **how):
-        scripts = "".join(f'<script defer src="{(distributions.JS / name).as_uri()}"></script>' for name in SCRIPTS)
-        style = f'<link rel="stylesheet" href="{(distributions.JS / STYLE).as_uri()}">'
-        head = f'<meta charset="utf-8"><title>penalties</title>{style}{scripts}'
-        path = tmp_path / "page.html"
-        path.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(figures)}</body></html>')
-        page = open_page(path.as_uri(), **how)
-        page.evaluate(PROBE)
-        page.wait_for_function("!document.querySelector('.nt-figure[aria-busy=true]')")
-        return page
-
-    return opened
-
-
-@pytest.fixture
-def page(show):
-    """A page without figures, which must not complain."""
-    page = show()
-    yield page
-    assert page.log.complaints == []
 
 
 def random_state(pick, source):
@@ -101,7 +73,7 @@ def test_penalties_are_minigpts(page):
         tokens, _ = distributions.distribution(source)
         state = random_state(pick, source)
         before, after, text, length = in_python(state)
-        shown = page.evaluate("(state) => probe.set(state)", state)
+        shown = set_state(page, **state)
         if not after.isfinite().any():
             assert shown["words"].startswith("Every token is banned")
             all_banned += 1
@@ -139,7 +111,7 @@ def test_division_whatever_the_sign(page):
     """The code of the CTRL paper lifts a token of negative logit; the figure says by how much."""
     mount(page, PenaltyExplorer(source="toy-loop", repetition_penalty=2.0, frequency_penalty=0.0))
     right = {line[0]: float(line[5]) for line in page.evaluate("probe.read()")["rows"]}
-    wrong = {line[0]: float(line[5]) for line in page.evaluate("probe.set({ sign: 'divide' })")["rows"]}
+    wrong = {line[0]: float(line[5]) for line in set_state(page, sign="divide")["rows"]}
     assert right == {"␣cat": 1, "␣mat": 1.5, "␣sat": 0.25, "␣on": -1, "␣the": -2}
     assert wrong == {"␣cat": 1, "␣mat": 1.5, "␣sat": 0.25, "␣on": -0.25, "␣the": -0.5}
 
@@ -217,17 +189,7 @@ def test_editing_by_mouse(show):
 def test_keyboard_reaches_every_control(show):
     """Tab stops at everything that can be used, once in the text, and each stop has a name."""
     page = show(PenaltyExplorer(source="toy-loop", history=[0, 1, 0], prompt_length=1).to_html())
-    script = """() => [...document.querySelectorAll("button, input, select")].filter((n) =>
-      !n.disabled && n.tabIndex >= 0 && n.checkVisibility() && (n.type !== "radio" || n.checked)).length"""
-    expected = page.evaluate(script)
-    seen = set()
-    for _ in range(expected + 8):
-        page.keyboard.press("Tab")
-        node = page.evaluate_handle("document.activeElement")
-        if node.evaluate("n => n.matches('button, input, select')"):
-            seen.add(node.evaluate("n => [...document.querySelectorAll('*')].indexOf(n)"))
-            assert node.evaluate("n => (n.labels?.[0] ?? n).textContent.trim() || n.getAttribute('aria-label')")
-    assert len(seen) == expected
+    check_tab_stops(page)
 
 
 def test_presets_make_their_point(page):
@@ -241,9 +203,7 @@ def test_presets_make_their_point(page):
         ("frequency does not", "No logit changes"),
         ("the wrong sign", "4 of 5 logits change"),
     ]:
-        page.evaluate("(name) => probe.press(name)", name)
-        assert re.search(words, page.evaluate("probe.set({})")["words"]), name
-        assert page.locator(".nt-presets [aria-pressed=true]").all_text_contents() == [name]
+        assert re.search(words, press_preset(page, name)), name
 
 
 def test_resets(page):
@@ -253,7 +213,7 @@ def test_resets(page):
     for button in page.locator(".nt-reset").all():
         button.click()
         page.wait_for_timeout(30)
-    assert page.evaluate("probe.set({})")["words"].startswith("No logit changes: “␣cat” is the likeliest next token")
+    assert set_state(page)["words"].startswith("No logit changes: “␣cat” is the likeliest next token")
     assert chips(page)[1] == 4
     assert page.locator(".nt-reset:disabled").count() == 5
 
@@ -265,8 +225,7 @@ def test_hostile_text_stays_text(page):
     )
     mount(page, PenaltyExplorer(source="toy-loop"))
     assert HOSTILE in page.locator(".nt-history").text_content()
-    assert page.locator(".nt-figure img, .nt-figure script").count() == 0
-    assert page.evaluate("window.hacked") is None
+    check_nothing_ran(page)
 
 
 def test_defaults_need_no_state(show):
@@ -283,15 +242,7 @@ def test_fits(show, width, dark):
     """Not wider than the screen, and nothing hangs out of the figure."""
     figures = (PenaltyExplorer(), PenaltyExplorer(source="records", no_repeat_ngram_size=2))
     page = show(*(figure.to_html() for figure in figures), width=width, dark=dark)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    script = """() => [...document.querySelectorAll(".nt-figure")].flatMap((figure) => {
-      const { left, right } = figure.getBoundingClientRect();
-      return [...figure.querySelectorAll("span, b, text, button, output, label")].filter((node) => {
-        const box = node.getBoundingClientRect();
-        return box.width && (box.left < left - 1 || box.right > right + 1);
-      }).map((node) => node.textContent);
-    })"""
-    assert page.evaluate(script) == []
+    check_fits(page, width)
 
 
 def test_sentence_of_a_bound_pipeline():

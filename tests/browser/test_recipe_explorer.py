@@ -6,60 +6,17 @@ import shlex
 
 import pytest
 import torch
-from test_explorers import HOSTILE, PROBE, mount, unpack
+from figures import HOSTILE, check_fits, check_nothing_ran, check_tab_stops, kept, mount, set_state
 
 from minigpt import SamplingParams
 from minigpt import __main__ as command_line
 from minigpt.explorers import RecipeExplorer, distributions
-from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
 from minigpt.explorers.recipe import SAMPLING, kept_by, recipes
 
-SCRIPTS = (*SHARED_SCRIPTS, *RecipeExplorer.scripts, "recipe.js", "boot.js")
+FIGURES = (RecipeExplorer,)
 SETTINGS = 110  # random ones, each on every prompt
 SEED = 7
 SOURCES = RecipeExplorer().sources
-
-# One distribution under settings, all of it: the figure's own route through the sampler.
-KEPT = """([source, settings]) => {
-  const { run, steps, softmax } = nextToken.sampler, from = nextToken.ready[source];
-  const state = settings.num_beams == null
-    ? run(from.state, steps(settings), { ids: from.ids, promptLength: from.ids.length })
-    : run(from.state, [["top_k", settings.num_beams]]);
-  const bytes = (array) => {
-    const raw = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
-    let text = "";
-    for (let i = 0; i < raw.length; i += 8192) text += String.fromCharCode(...raw.subarray(i, i + 8192));
-    return btoa(text);
-  };
-  return { ids: bytes(Int32Array.from(state.ids)), p: bytes(softmax(state)) };
-}"""
-
-
-@pytest.fixture
-def show(open_page, tmp_path):
-    """Open a page with these figures, as a double click does."""
-    distributions.write()
-
-    def opened(*figures, **how):
-        scripts = "".join(f'<script defer src="{(distributions.JS / name).as_uri()}"></script>' for name in SCRIPTS)
-        style = f'<link rel="stylesheet" href="{(distributions.JS / STYLE).as_uri()}">'
-        head = f'<meta charset="utf-8"><title>recipes</title>{style}{scripts}'
-        path = tmp_path / "page.html"
-        path.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(figures)}</body></html>')
-        page = open_page(path.as_uri(), **how)
-        page.evaluate(PROBE)
-        page.wait_for_function("!document.querySelector('.nt-figure[aria-busy=true]')")
-        return page
-
-    return opened
-
-
-@pytest.fixture
-def page(show):
-    """A page without figures, which must not complain."""
-    page = show()
-    yield page
-    assert page.log.complaints == []
 
 
 def random_changes(pick, recipe):
@@ -91,11 +48,12 @@ def check(page, explorer, shown):
     for source in explorer.sources:
         tokens, logits = distributions.distribution(source)
         own, after = logits.double().softmax(-1), kept_by(explorer.settings, source)
-        kept = after > 0
-        ids, p = unpack(page.evaluate(KEPT, [source, explorer.settings]))
+        beams = explorer.settings.get("num_beams")
+        rules = {"settings": explorer.settings} if beams is None else {"steps": [["top_k", beams]]}
+        ids, p, _ = kept(page, source=source, **rules)
         finite = torch.zeros(len(tokens), dtype=torch.bool)
         finite[ids] = True  # a kept token's probability may round to 0
-        assert not (kept & ~finite).any() and not after[~finite].any(), (source, explorer.settings)
+        assert not ((after > 0) & ~finite).any() and not after[~finite].any(), (source, explorer.settings)
         if "num_beams" not in explorer.settings:
             assert torch.allclose(p, after[ids], rtol=0, atol=1e-6), (source, explorer.settings)
         label = distributions.entry("sources", source)["label"]
@@ -121,7 +79,7 @@ def test_recipes_are_minigpts(page):
     mount(page, RecipeExplorer())
     for name in recipes():
         explorer = RecipeExplorer(recipe=name)
-        shown = page.evaluate("(state) => probe.set(state)", {"recipe": name, "changes": {}})
+        shown = set_state(page, recipe=name, changes={})
         counts = check(page, explorer, shown)
         assert "Off the recipe" not in shown["words"]
         if explorer.settings.get("temperature"):
@@ -140,7 +98,7 @@ def test_random_settings_are_minigpts(page):
         name = pick.choice(list(recipes()))
         changes = random_changes(pick, name)
         explorer = RecipeExplorer(recipe=name, changes=changes)
-        shown = page.evaluate("(state) => probe.set(state)", {"recipe": name, "changes": changes})
+        shown = set_state(page, recipe=name, changes=changes)
         check(page, explorer, shown)
         off += "Off the recipe" in shown["words"]
         python, _ = lines_to_copy(page)
@@ -157,10 +115,9 @@ def lines_to_copy(page):
 def test_lines_to_copy(page):
     """Copied with their buttons, they say the same settings to Python and to the command line."""
     mount(page, RecipeExplorer())
-    page.evaluate("navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
-    page.evaluate("document.execCommand = () => { window.copied = document.activeElement.value; }")
+    page.evaluate("probe.catchCopies()")
     for name in recipes():
-        page.evaluate("(state) => probe.set(state)", {"recipe": name, "changes": {}})
+        set_state(page, recipe=name, changes={})
         python, shell = lines_to_copy(page)
         for label, text in (("Copy the line of Python", python), ("Copy the command line", shell)):
             page.get_by_label(label).click()
@@ -245,16 +202,7 @@ def test_presets_are_legal():
 def test_keyboard_reaches_every_control(show):
     """Tab stops at everything that can be used, each has a name; the arrows choose another task."""
     page = show(RecipeExplorer(changes={"temperature": 1}).to_html())
-    script = """() => [...document.querySelectorAll("button, input, select")]
-      .filter((n) => !n.disabled && n.checkVisibility() && (n.type !== "radio" || n.checked)).length"""
-    expected, seen = page.evaluate(script), set()
-    for _ in range(expected + 12):
-        page.keyboard.press("Tab")
-        node = page.evaluate_handle("document.activeElement")
-        if node.evaluate("n => n.matches('button, input, select')"):
-            seen.add(node.evaluate("n => [...document.querySelectorAll('*')].indexOf(n)"))
-            assert node.evaluate("n => (n.labels?.[0] ?? n).textContent.trim() || n.getAttribute('aria-label')")
-    assert len(seen) == expected > 12
+    assert check_tab_stops(page) > 12
     page.locator("input[type=radio]:checked").focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("input[type=radio]:checked").get_attribute("value") == "summary"
@@ -265,8 +213,8 @@ def test_hostile_text_stays_text(show):
     """What a notebook says about a test is shown, never run."""
     page = show(RecipeExplorer(tested={"chat": HOSTILE}).to_html())
     assert HOSTILE in page.locator(".nt-recipe-facts dd").all_text_contents()
-    assert page.locator(".nt-figure img, .nt-figure script").count() == 0
-    assert page.evaluate("window.hacked") is None and page.log.complaints == []
+    check_nothing_ran(page)
+    assert page.log.complaints == []
 
 
 def test_defaults_need_no_state(show):
@@ -287,12 +235,4 @@ def test_fits(show, width):
     long = "Yes: " + "a long sentence with its counts, " * 6
     figures = (RecipeExplorer(tested={"chat": long}), RecipeExplorer(recipe="translation"))
     page = show(*(figure.to_html() for figure in figures), width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    script = """() => [...document.querySelectorAll(".nt-figure")].flatMap((figure) => {
-      const { left, right } = figure.getBoundingClientRect();
-      return [...figure.querySelectorAll("span, b, text, button, output, label, code, dd, p")].filter((node) => {
-        const box = node.getBoundingClientRect();
-        return box.width && (box.left < left - 1 || box.right > right + 1);
-      }).map((node) => node.textContent);
-    })"""
-    assert page.evaluate(script) == []
+    check_fits(page, width, nodes="span, b, text, button, output, label, code, dd, p")
