@@ -4,16 +4,25 @@ import random
 
 import pytest
 import torch
-from figures import HOSTILE, PROBE, mount
+from figures import (
+    HOSTILE,
+    check_fits,
+    check_nothing_ran,
+    check_rendered_once,
+    check_tab_stops,
+    mount,
+    press_keys,
+    press_preset,
+    set_state,
+)
 from toy_models import random_ids, tiny_model
 
 from minigpt import generate, generate_naive
 from minigpt.costs import attention_pairs, tokens_through_model
-from minigpt.explorers import CacheExplorer, distributions
-from minigpt.explorers.base import SHARED_SCRIPTS, STYLE
+from minigpt.explorers import CacheExplorer
 from minigpt.kv_cache import KVCache, SlidingWindowCache
 
-SCRIPTS = (*SHARED_SCRIPTS, *CacheExplorer.scripts, "cache.js", "boot.js")
+FIGURES = (CacheExplorer,)
 SETTINGS = 120  # random ones, each at a random pass
 SEED = 8
 
@@ -29,34 +38,6 @@ DRAWN = """() => Object.fromEntries([...probe.figure.querySelectorAll("[data-sid
     [row.dataset.count, [...row.querySelectorAll("td")].map((cell) => cell.textContent.replaceAll(",", ""))]));
   return [panel.dataset.side, drawn];
 }))"""
-
-TABLE = """() => [...probe.figure.querySelectorAll(".nt-table tbody tr")].map((line) =>
-  [...line.cells].map((cell) => cell.textContent))"""
-
-
-@pytest.fixture
-def show(open_page, tmp_path):
-    """Open a page with these figures, as a double click does."""
-
-    def opened(*figures, **how):
-        scripts = "".join(f'<script defer src="{(distributions.JS / name).as_uri()}"></script>' for name in SCRIPTS)
-        style = f'<link rel="stylesheet" href="{(distributions.JS / STYLE).as_uri()}">'
-        head = f'<meta charset="utf-8"><title>figures</title>{style}{scripts}'
-        path = tmp_path / "page.html"
-        path.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(figures)}</body></html>')
-        page = open_page(path.as_uri(), **how)
-        page.evaluate(PROBE)
-        return page
-
-    return opened
-
-
-@pytest.fixture
-def page(show):
-    """A page without figures; nobody complained and nobody outside was asked."""
-    page = show()
-    yield page
-    assert page.log.complaints == [] and page.log.outside == []
 
 
 class Watched:
@@ -143,7 +124,7 @@ def test_grids_and_counts_are_those_of_real_runs(page):
         P, N, W = settings["prompt"], settings["new_tokens"], settings["window"]
         calls, naive = run(model, P, N, W, settings["chunk"])
         step, waiting = pick.randint(1, len(calls)), len(calls) - N
-        shown = page.evaluate("(state) => probe.set(state)", {**settings, "step": step})
+        shown = set_state(page, **settings, step=step)
         drawn = page.evaluate(DRAWN)
 
         # With a cache.
@@ -171,7 +152,7 @@ def test_grids_and_counts_are_those_of_real_runs(page):
         check_counts(side["counts"], [nothing] * waiting + naive, step)
 
         check_formulas(drawn, settings)
-        check_table(page.evaluate(TABLE), calls, [None] * waiting + naive)
+        check_table(shown["rows"], calls, [None] * waiting + naive)
         words = shown["words"].replace(",", "")
         assert words.startswith(f"Pass {step}")
         assert ("never fed back" in words) == (step == len(calls))
@@ -243,7 +224,7 @@ def test_other_lengths_are_costs(page):
         (pick.randint(1, 3000), pick.randint(1, 300), pick.choice((None, pick.randint(1, 12)))) for _ in range(40)
     ]
     for P, N, W in cases:
-        page.evaluate("(state) => probe.set(state)", {"long_prompt": P, "long_new": N, "window": W})
+        set_state(page, long_prompt=P, long_new=N, window=W)
         words = page.locator(".nt-longer output").text_content().replace(",", "")
         plain, cached = (tokens_through_model(P, N, cached=way) for way in (False, True))
         token = "token" if plain == 1 else "tokens"
@@ -254,7 +235,7 @@ def test_other_lengths_are_costs(page):
         plain, cached = (all_pairs(P, N, W, way) for way in (False, True))
         assert f"Pairs: {plain} and {cached}: {ratio(plain, cached)} times as many" in words
         assert (f"window {W}:" in words) == (W is not None)
-    page.evaluate("(state) => probe.set(state)", {"long_prompt": 183, "long_new": 64, "window": None})
+    set_state(page, long_prompt=183, long_new=64, window=None)
     words = page.locator(".nt-longer output").text_content()
     assert "13,728 tokens through the model, with one 246: 55.8 times" in words
     for label, text, state in (("prompt", "20", "long_prompt"), ("new tokens", "9", "long_new")):
@@ -298,10 +279,7 @@ def test_a_planted_fault_is_seen(page):
 def test_presets_make_their_point(page, name, words):
     """Each named state shows what its name says, is marked while it is shown, and is one that Python takes."""
     mount(page, CacheExplorer(prompt=2, new_tokens=3, window=2, chunk=1, step=1))
-    page.evaluate("(name) => probe.press(name)", name)
-    shown = page.evaluate("probe.set({})")["words"].replace("\u00a0", " ")
-    assert words in shown
-    assert page.locator("[aria-pressed=true]").all_text_contents() == [name]
+    assert words in press_preset(page, name).replace("\u00a0", " ")
     CacheExplorer(**page.evaluate("probe.model.state"))
 
 
@@ -319,7 +297,7 @@ def test_every_stop_of_every_slider_is_legal(page):
     for state in seen:
         CacheExplorer(**state)
     assert {state["window"] for state in seen} == {state["chunk"] for state in seen} == {None, *range(1, 13)}
-    page.evaluate("(state) => probe.set(state)", {"prompt": 3, "new_tokens": 9, "window": 2, "chunk": 2, "step": 4})
+    set_state(page, prompt=3, new_tokens=9, window=2, chunk=2, step=4)
     for label in ("prompt P", "new tokens N", "window W", "prefill chunk", "pass"):
         page.get_by_label(f"Reset {label}").click()
     state = page.evaluate("probe.model.state")
@@ -332,17 +310,8 @@ def test_steps_by_keyboard(show):
     page = show(CacheExplorer(step=1).to_html())
     where = page.locator("output").nth(4)
     page.locator(".nt-sides").focus()
-    for key, step in [
-        ("ArrowRight", 2),
-        ("ArrowRight", 3),
-        ("ArrowLeft", 2),
-        ("End", 6),
-        ("ArrowRight", 6),
-        ("Home", 1),
-        ("ArrowLeft", 1),
-    ]:
-        page.keyboard.press(key)
-        assert where.text_content() == f"{step} of 6"
+    keys = [("ArrowRight", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", 6), ("ArrowRight", 6), ("Home", 1)]
+    press_keys(page, where, [(key, f"{step} of 6") for key, step in (*keys, ("ArrowLeft", 1))])
     page.get_by_label("prompt P", exact=True).focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("output").first.text_content() == "7" and where.text_content() == "1 of 6"
@@ -367,18 +336,7 @@ def test_steps_by_mouse_and_play(show):
 
 def test_every_control_by_tab(show):
     """Tab reaches every control, and each has a name."""
-    page = show(CacheExplorer().to_html())
-    controls = "button:not(:disabled):not([hidden]), input, select, [tabindex='0']:not([hidden])"
-    expected, seen = page.locator(f".nt-figure :is({controls})").count(), set()
-    for _ in range(expected + 3):
-        page.keyboard.press("Tab")
-        node = page.evaluate_handle("document.activeElement")
-        if node.evaluate("n => Boolean(n.closest('.nt-figure'))"):
-            seen.add(node.evaluate("n => [...document.querySelectorAll('*')].indexOf(n)"))
-            assert node.evaluate(
-                "n => n.labels?.[0]?.textContent.trim() || n.getAttribute('aria-label') || n.textContent.trim()"
-            )
-    assert len(seen) == expected > 18
+    assert check_tab_stops(show(CacheExplorer().to_html())) > 18
 
 
 def test_hostile_and_illegal_states_are_named(show):
@@ -394,8 +352,7 @@ def test_hostile_and_illegal_states_are_named(show):
     assert notices[0] == "" and page.locator(".nt-readout").first.text_content().startswith("Pass 4 gives new token 4")
     assert f"prompt={hostile} is not a whole number from 1 to 12" in notices[1]
     assert "window=40 is not a whole number" in notices[2]
-    assert page.locator(".nt-figure img, .nt-figure script").count() == 0
-    assert page.evaluate("window.hacked") is None
+    check_nothing_ran(page)
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -405,16 +362,7 @@ def test_fits(show, width, dark):
     largest = CacheExplorer(prompt=12, new_tokens=12, window=5, step=99, long_prompt=100_000, long_new=100_000)
     page = show(CacheExplorer().to_html(), largest.to_html(), width=width, dark=dark)
     page.add_style_tag(content="body { margin: 0 16px; }")  # about what a book's page leaves
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    script = """() => [...document.querySelectorAll(".nt-figure")].flatMap((figure) => {
-      const { left, right } = figure.getBoundingClientRect();
-      const nodes = "span, b, button, output, label, input, text, rect, th, td";
-      return [...figure.querySelectorAll(nodes)].filter((node) => {
-        const box = node.getBoundingClientRect();
-        return box.width && (box.left < left - 1 || box.right > right + 1);
-      }).map((node) => node.textContent);
-    })"""
-    assert page.evaluate(script) == []
+    check_fits(page, width, nodes="span, b, button, output, label, input, text, rect, th, td")
     one, two = (page.locator(".nt-grid-picture").nth(i).bounding_box() for i in range(2))
     assert (one["y"] == two["y"]) == (width > 600) and (one["x"] == two["x"]) == (width < 600)
     assert page.log.complaints == [] and page.log.outside == []
@@ -440,12 +388,4 @@ def test_kinds_of_work_look_different(page):
 
 def test_rendering_again_leaves_one(page):
     """One figure and one listener a trait after three renderings, none after the last is removed."""
-    script = """([name, state]) => {
-      const model = new nextToken.StaticModel(state), el = document.body.appendChild(document.createElement("div"));
-      const listeners = () => Object.values(model.handlers).map((handlers) => handlers.size);
-      const disposers = [1, 2, 3].map(() => nextToken.explorers[name].render({ model, el }));
-      const during = [el.querySelectorAll(".nt-figure").length, ...new Set(listeners())];
-      disposers[2]();
-      return [during, el.childNodes.length, Math.max(...listeners())];
-    }"""
-    assert page.evaluate(script, ["cache", CacheExplorer().state]) == [[1, 1], 0, 0]
+    check_rendered_once(page, CacheExplorer())

@@ -23,11 +23,14 @@
     window: "window W",
     chunk: "prefill chunk",
     off: "off",
-    step: "pass",
-    of: (step, steps) => `${step} of ${steps}`,
-    moves: { first: "First pass", previous: "One pass back", next: "One pass on", last: "Last pass" },
-    play: "Play",
-    pause: "Pause",
+    steps: {
+      step: "pass",
+      of: (step, last) => `${step} of ${last}`,
+      first: "First pass",
+      previous: "One pass back",
+      next: "One pass on",
+      last: "Last pass",
+    },
     grids: "Grids of queries (down) and keys (across); the arrow keys go from pass to pass",
     sides: { naive: "Without a cache", cached: "With a cache" },
     now: (work) => (work ? `${some(work.tokens, "token")} in this pass` : "waits for the last chunk"),
@@ -81,44 +84,20 @@
 
   const defaults = { ...START, long_prompt: 183, long_new: 64 };
   ns.define("cache", defaults, ({ root, state }) => {
-    const { h, slider, button, presets, table, readout } = ns.chart;
-    let view = null, timer = null;
-    const set = (changes) => { pause(); state.set(changes); };
-    const move = (step) => state.set({ step: Math.max(1, Math.min(step, view.list.length)) });
+    const { h, slider, presets, table, readout } = ns.chart;
+    let view = null;
+    const steps = ns.stepper({ root, state, labels: TEXT.steps, wait: PAUSE_MS, first: 1, last: () => view.list.length, at: () => view.at });
+    const set = (changes) => { steps.pause(); state.set(changes); };
     const examples = presets(TEXT.presets, TEXT.examples.map(([name, changes]) => [name, { ...START, ...changes }]), { get: state.get, set });
     const sizes = ["prompt", "new_tokens"].map((name) => [name, slider({ label: TEXT[name], onInput: (value) => set({ [name]: value }) })]);
     const options = ["window", "chunk"].map((name) => [name, slider({ label: TEXT[name], onInput: (value) => set({ [name]: value > MOST ? null : value }) })]);
-    const place = slider({ label: TEXT.step, onInput: (step) => set({ step }) });
-    const to = { first: () => 1, previous: () => view.at - 1, next: () => view.at + 1, last: () => view.list.length };
-    const buttons = Object.entries(to).map(([name, where], i) =>
-      button("«‹›»"[i], () => { pause(); move(where()); }, { "aria-label": TEXT.moves[name], title: TEXT.moves[name] }));
-    const player = button(TEXT.play, () => (timer ? pause() : play()));
-    function play() {
-      if (view.at === view.list.length) move(1);
-      timer = setInterval(() => (view.at === view.list.length ? pause() : move(view.at + 1)), PAUSE_MS);
-      player.textContent = TEXT.pause;
-    }
-    function pause() {
-      clearInterval(timer);
-      timer = null;
-      player.textContent = TEXT.play;
-    }
-    root.addEventListener("keydown", (event) => {
-      if (event.target.matches("input, select, textarea") || event.altKey || event.ctrlKey || event.metaKey) return;
-      const where = { ArrowLeft: to.previous, ArrowRight: to.next, Home: to.first, End: to.last }[event.key];
-      if (!where) return;
-      event.preventDefault();
-      event.stopPropagation(); // the theme turns pages with the arrows
-      pause();
-      move(where());
-    });
     const panels = Object.keys(TEXT.sides).map(panel), words = readout(), lengths = longer(state);
     const key = h("p", { class: "nt-key" }, TEXT.key.map(([kind, name]) => h("span", null, kind && h("i", { class: `nt-cell-key ${kind}` }), name)));
     const numbers = table(TEXT.table, () => [TEXT.head, ...lines(view.list)]);
     root.append(
       examples.node,
       h("div", { class: "nt-controls" }, [...sizes, ...options].map(([, { node }]) => node)),
-      h("div", { class: "nt-controls nt-stepper" }, h("div", { class: "nt-buttons" }, buttons, player), place.node),
+      steps.node,
       h("div", { class: "nt-sides", tabindex: 0, role: "group", "aria-label": TEXT.grids }, panels.map(({ node }) => node)),
       key, ...words.nodes, lengths.node,
       h("div", { class: "nt-foot" }, h("div", { class: "nt-buttons" }, numbers.buttons)), numbers.body,
@@ -127,16 +106,16 @@
     function update() {
       view = look(state);
       examples.update();
-      const stops = Array.from({ length: MOST + 1 }, (_, i) => i + 1), passes = view.list.map((_, i) => i + 1);
+      const stops = Array.from({ length: MOST + 1 }, (_, i) => i + 1);
       for (const [name, control] of sizes) control.set(view[name], { stops: stops.slice(0, MOST), home: START[name], format: String });
       for (const [name, control] of options) control.set(view[name] ?? MOST + 1, { stops, home: MOST + 1, format: (n) => (n > MOST ? TEXT.off : String(n)) });
-      place.set(view.at, { stops: passes, home: 1, format: (step) => TEXT.of(step, view.list.length) });
+      steps.update();
       panels.forEach((one) => one.draw(view));
-      words.say(sentence(view), timer ? 3000 : 700);
+      words.say(sentence(view), steps.patience());
       lengths.update(view.window);
       numbers.update();
     }
-    return { update, dispose() { pause(); words.stop(); } };
+    return { update, dispose() { steps.pause(); words.stop(); } };
   });
 
   function whole(state, name, most, optional) {
