@@ -19,6 +19,9 @@ globalThis.ask = {
   // The text of a figure's picture: what changes when a slider moves.
   figureText: (figure) => [...figure.querySelectorAll(".nt-readout, .nt-rows, text")].map((n) => n.textContent).join("\n"),
 
+  // The first slider that a reader can move: that of a rule which is off is not shown.
+  slider: (figure) => [...figure.querySelectorAll("input[type=range]")].find((s) => s.checkVisibility() && !s.disabled),
+
   move: (slider) => {
     slider.value = Number(slider.value) === Number(slider.max) ? slider.min : slider.max;
     slider.dispatchEvent(new Event("input", { bubbles: true }));
