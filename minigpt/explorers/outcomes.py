@@ -41,9 +41,20 @@ def shares(row, what):
     return [int(count) / row["answers_each"] for count in row[f"{what}_of_each"].split()]
 
 
-def compare(a, b, what):
-    """Mean difference in share between two settings over the same questions, and its standard error."""
-    differences = [x - y for x, y in zip(shares(a, what), shares(b, what), strict=True)]
+def any_try(share):
+    """Whether a question has a right answer among its tries."""
+    return share > 0
+
+
+def compare(a, b, what, of=float):
+    """Mean difference between two settings over the same questions, and its standard error.
+
+    Args:
+        a, b: rows.
+        what: the check whose share right is compared.
+        of: what a share is worth, such as `any_try`; the share itself if not given.
+    """
+    differences = [of(x) - of(y) for x, y in zip(shares(a, what), shares(b, what), strict=True)]
     return statistics.mean(differences), statistics.stdev(differences) / len(differences) ** 0.5
 
 
@@ -71,6 +82,7 @@ def outcomes(rows):
 
 
 def _checked(rows, experiment, what, label, pair):
+    """Counts at all temperatures tried, the verdict on the advice (`pair`), and how the cooler one does otherwise."""
     tried = [row for row in rows if row["experiment"] == experiment]
     counts = ", ".join(
         f"{row[what]} of {row['questions'] * row['answers_each']} at T {row['setting']['temperature']:g}"
@@ -80,16 +92,22 @@ def _checked(rows, experiment, what, label, pair):
     said = f"{label}: {counts} ({low['questions']} prompts)."
     if not any(row[what] for row in tried):
         return f"{said} Too hard for this model: nothing to compare."
-    return f"{said} T {pair[0]:g} against T {pair[1]:g}: {verdict(*compare(low, high, what))}."
+    compared = [f"T {pair[0]:g} against T {pair[1]:g}: {verdict(*compare(low, high, what))}"]
+    for row in (row for row in tried if row not in (low, high)):
+        word = {"as advised": "better", "the other way round": "worse"}
+        against = verdict(*compare(low, row, what))
+        compared.append(f"against T {row['setting']['temperature']:g}: {word.get(against, against)}")
+    return f"{said} {'; '.join(compared)}."
 
 
 def _tries(rows):
     low, high = (find(rows, "code", temperature=t) for t in (0.2, 0.8))
-    solved = [sum(share > 0 for share in shares(row, "passed")) for row in (low, high)]
+    solved = [sum(map(any_try, shares(row, "passed"))) for row in (low, high)]
     return (
         f"Functions that at least one of {high['answers_each']} tries gets right: {solved[0]} of {low['questions']} at "
         f"T 0.2, {solved[1]} at T 0.8; single tries {low['passed']} and {high['passed']} of "
-        f"{low['questions'] * low['answers_each']}."
+        f"{low['questions'] * low['answers_each']}. One of {high['answers_each']}, T 0.8 against T 0.2: "
+        f"{verdict(*compare(high, low, 'passed', any_try))}."
     )
 
 
