@@ -5,6 +5,7 @@
 
 from minigpt.explorers.beam import BeamExplorer, TreeModel, record_tree, toy_tree, toy_trees
 from minigpt.explorers.cache import CacheExplorer
+from minigpt.explorers.complexity import ComplexityExplorer
 from minigpt.explorers.generation import GenerationExplorer, record
 from minigpt.explorers.order import OrderExplorer
 from minigpt.explorers.penalties import PenaltyExplorer
@@ -15,6 +16,7 @@ from minigpt.explorers.truncation import TruncationExplorer
 __all__ = [
     "BeamExplorer",
     "CacheExplorer",
+    "ComplexityExplorer",
     "GenerationExplorer",
     "OrderExplorer",
     "PenaltyExplorer",
