@@ -155,15 +155,17 @@ class MiniGPT(nn.Module):
         x = self.norm(x)  # (B, T or num_logits, C)
         return F.linear(x, self.embedding.weight) if self.packed_head is None else self.packed_head(x)
 
-    def optimize(self):
-        """Repack the weights for fast decoding and return the model: same numbers but for the last bits.
+    def optimize(self, weights="float32"):
+        """Repack the weights for fast decoding and return the model, for inference only.
 
-        For inference only, see `packed_linear.pack`; where the machine cannot do it the model stays as it is.
+        Args:
+            weights: "float32" has the same numbers but for the last bits, and leaves the model as it is where the
+                machine cannot pack it; "bfloat16", "int8" and "int4" are rounded, see `packed_linear.pack`.
 
         Raises:
-            ValueError: a model that is not in float32 on the CPU.
+            ValueError: a model that is not in float32 on the CPU; weights that it, or this machine, cannot have.
         """
-        return pack(self)
+        return pack(self, weights)
 
     def _check_ids(self, token_ids):
         if token_ids.dim() != 2 or token_ids.numel() == 0:
