@@ -45,7 +45,7 @@ def five_tokens(words, before, after):
 
 
 def shares(strategies, counts, label):
-    """How many texts of a hundred have a property under each penalty, one panel for each kind of text.
+    """How many texts have a property under each penalty, one panel for each kind of text.
 
     Args:
         strategies: names, one a row of the picture, from above.
