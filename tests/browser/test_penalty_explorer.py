@@ -33,6 +33,12 @@ RUN = """([source, settings, ids, promptLength]) => {
   return { ids: Array.from(state.ids), z: Array.from(state.ids, (id) => state.z[id]), p: Array.from(softmax(state)) };
 }"""
 
+# Cells of the picture whose text does not fit; whether the choice of sign stands clear of the sliders above it.
+CUT = """() => [...document.querySelectorAll(".nt-row > span:not(.nt-token)")].filter((cell) =>
+  cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.textContent)"""
+GAPS = """() => [...document.querySelectorAll(".nt-chips")].map((chips) =>
+  chips.getBoundingClientRect().top - chips.previousElementSibling.getBoundingClientRect().bottom >= 8)"""
+
 
 def random_state(pick, source):
     """Penalties, some of them off, and a text: the source's own or an edited one."""
@@ -243,6 +249,8 @@ def test_fits(show, width, dark):
     figures = (PenaltyExplorer(), PenaltyExplorer(source="records", no_repeat_ngram_size=2))
     page = show(*(figure.to_html() for figure in figures), width=width, dark=dark)
     check_fits(page, width)
+    assert page.evaluate(CUT) == []  # heads and numbers; a long token may end in an ellipsis
+    assert all(page.evaluate(GAPS))
 
 
 def test_sentence_of_a_bound_pipeline():

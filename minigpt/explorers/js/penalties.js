@@ -33,7 +33,7 @@
     restore: "First text",
     empty: "(no token)",
     picture: "Bars: probability of the likeliest tokens after the penalties, with a tick where it was before",
-    columns: { token: "token", seen: "seen", logit: "logit", after: "penalised", share: "p" },
+    columns: { token: "token", seen: "seen", logit: "logit", after: "after", share: "p" },
     seen: (prompt, answer) => (prompt || answer ? `${prompt} + ${answer}` : ""),
     rest: (n) => `${thousands(n)} others`,
     restBanned: (n) => (n ? `${thousands(n)} −∞` : ""),
