@@ -45,6 +45,8 @@ def test_a_wrong_count_is_named(name, wrong, hint):
         ({"temperature": 1.2, "top_p": 0.9}, "two are alike"),
         ({"temperature": 1.0, "min_p": 0.05, "top_p": 0.9}, "two are alike"),
         ({"typical_p": 0.9}, "vLLM has no typical_p"),
+        ({"top_k": 50, "top_p": 0.9, "temperature": 1.5, "min_p": 0.05}, "leave top_k out"),  # stands in the table
+        ({"repetition_penalty": 1.2, "temperature": 1.3, "min_p": 0.02}, "penalties count a text"),
         (..., "a dict of settings"),
     ],
 )

@@ -5,7 +5,7 @@ import random
 import torch
 
 from minigpt.processors import Processor
-from minigpt.sampling import ORDERS, SamplingParams, apply
+from minigpt.sampling import ORDERS, PENALTIES, SamplingParams, apply
 
 _NAMES = {"transformers": "huggingface", "vLLM": "vllm", "llama.cpp": "llama.cpp"}
 
@@ -48,22 +48,26 @@ def check_kept(answer):
 
 
 def check_engines(settings, logits):
-    """Check settings with which three engines keep three different numbers of tokens.
+    """Check settings, without top-k, with which three engines keep three different numbers of tokens.
 
     Args:
-        settings: a dict as for `SamplingParams`, without `order`.
+        settings: a dict as for `SamplingParams`, without `order` and without `top_k`.
         logits: the distribution, (1, V).
 
     Raises:
-        AssertionError: an engine lacks a rule, or two keep the same number; the message says which.
+        AssertionError: top-k or a penalty is set, an engine lacks a rule, or two engines keep the same number.
     """
     assert isinstance(settings, dict), "give a dict of settings, such as {'temperature': 1.2, 'top_p': 0.9}"
+    top_k = "top-k is the case of the table above: leave top_k out, it can be done with three of the other rules"
+    assert settings.get("top_k") is None, top_k
     for name, order in _NAMES.items():
         lacks = [rule for rule in settings if rule in ORDERS["huggingface"] and rule not in ORDERS[order]]
         assert not lacks, f"{name} has no {', '.join(lacks)}: choose among the rules that all three have"
+    penalties = [rule for rule in PENALTIES if settings.get(rule) is not None]
+    assert not penalties, f"{', '.join(penalties)}: penalties count a text, and here are only logits: leave them out"
     numbers = {name: kept(settings, order, logits) for name, order in _NAMES.items()}
     text = ", ".join(f"{name} {n:,}" for name, n in numbers.items())
-    hint = "vLLM parts from transformers only where min-p meets top-k or top-p, llama.cpp only where T is not 1"
+    hint = "vLLM parts from transformers only where min-p meets top-p, llama.cpp only where T is not 1"
     assert len(set(numbers.values())) == 3, f"{text}: two are alike. Hint: {hint}"
     print(f"Right, one request and three answers: {text}.")
 
