@@ -8,6 +8,8 @@ from harness import median_ratio, report, seconds_of
 from minigpt import SamplingParams, generate, generate_naive, load
 from minigpt.corpus import HELD_OUT, play
 
+PROMPT = 8  # tokens
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -15,10 +17,10 @@ def main():
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
     model, tokenizer = load("shakespeare")
-    ids = torch.tensor([tokenizer.encode(play(HELD_OUT[0])[:8])])
+    ids = torch.tensor([tokenizer.encode(play(HELD_OUT[0])[:PROMPT])])
     rows = []
     for total in options.totals:
-        settings = {"max_new_tokens": total - ids.size(1), "params": SamplingParams(temperature=0)}
+        settings = {"max_new_tokens": total - PROMPT, "params": SamplingParams(temperature=0)}
         cached, naive = generate(model, ids, **settings), generate_naive(model, ids, **settings)
         assert torch.equal(cached.token_ids, naive.token_ids), "both must write the same text"
         seconds = seconds_of(
@@ -39,7 +41,8 @@ def main():
                 "ratio of tokens": naive.forward_tokens / cached.forward_tokens,
             }
         )
-    report("cache", {"model": "shakespeare", "dtype": "float32", "batch": 1, **vars(options)}, rows)
+    settings = {"model": "shakespeare", "dtype": "float32", "batch": 1, "prompt tokens": PROMPT, **vars(options)}
+    report("cache", settings, rows)
 
 
 if __name__ == "__main__":

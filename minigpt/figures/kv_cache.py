@@ -1,5 +1,6 @@
 """The pictures of chapter 08: attention row by row, bytes that a cache writes, differences by dtype, the museum."""
 
+import matplotlib as mpl
 import torch
 from matplotlib.colors import ListedColormap
 
@@ -7,6 +8,7 @@ from minigpt.figures.style import GRID, INK, QUIET, colour, direct_label, marker
 
 # New work is warm, what is reused cool, as in the live figures.
 NEW, REUSED = colour("temperature"), colour("top-k")
+WEIGHTS = ListedColormap(mpl.colormaps["Oranges"](torch.linspace(0.18, 1, 256).numpy()))  # 0 is not white: masked is
 DTYPES = {
     "float64": (colour("top-k"), marker("top-k"), "-"),
     "float32": (colour("top-p"), marker("top-p"), "--"),
@@ -27,25 +29,26 @@ def attention_rows(blocks, labels):
         ax.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5), xlabel="key", aspect="equal")
         ax.set_xticks(range(size), labels)
         ax.set_yticks(range(size), labels)
+        ax.tick_params(labelcolor=INK, labelsize=11)
         ax.grid(False)
     top = max(float(block.max()) for block in blocks)
-    _block(axes[0], blocks[0], 0, "Oranges", top)
+    _block(axes[0], blocks[0], 0, top)
     row = len(blocks[0])
     axes[1].axhspan(-0.5, row - 0.5, color=GRID, lw=0)
     axes[1].text(size / 2 - 0.5, row / 2 - 0.5, "not computed again", ha="center", va="center", color=QUIET)
     for block in blocks[1:]:
-        _block(axes[1], block, row, "Oranges", top)
+        _block(axes[1], block, row, top)
         axes[1].axhline(row - 0.5, color=QUIET, lw=0.8)
         row += len(block)
     axes[0].set(ylabel="query")
     return figure
 
 
-def _block(ax, block, row, cmap, top):
+def _block(ax, block, row, top):
     T, S = block.shape
     hidden = torch.ones(T, S, dtype=torch.bool).triu(S - T + 1)  # what the causal mask keeps out stays blank
     place = (-0.5, S - 0.5, row + T - 0.5, row - 0.5)
-    ax.imshow(block.masked_fill(hidden, torch.nan), cmap=cmap, vmin=0, vmax=top, extent=place, aspect="equal")
+    ax.imshow(block.masked_fill(hidden, torch.nan), cmap=WEIGHTS, vmin=0, vmax=top, extent=place, aspect="equal")
 
 
 def written(tokens, growing, preallocated):
@@ -56,13 +59,14 @@ def written(tokens, growing, preallocated):
         growing, preallocated: bytes written up to then.
     """
     figure, ax = panels(height=2.8)
-    for line, name, tint, style, side in (
-        (growing, "joined with cat", NEW, "-", "center"),
-        (preallocated, "preallocated", REUSED, "--", "bottom"),
+    for line, name, tint, style in (
+        (growing, "joined with cat", NEW, "-"),
+        (preallocated, "preallocated", REUSED, "--"),
     ):
         ax.plot(tokens, [n / 1e6 for n in line], style, color=tint)
-        direct_label(ax, tokens[-1], line[-1] / 1e6, name, color=tint, va=side)
-    ax.set(xlabel="tokens in the cache", ylabel="written so far, MB", xlim=(0, tokens[-1] * 1.22), ylim=(0, None))
+        direct_label(ax, tokens[-1], line[-1] / 1e6, name, color=tint)
+    ax.set(xlabel="tokens in the cache", ylabel="written so far, MB", xlim=(0, tokens[-1] * 1.22))
+    ax.set_ylim(-0.06 * growing[-1] / 1e6, None)  # the low line and its label stand clear of the axis
     return figure
 
 
@@ -84,9 +88,12 @@ def exactness(positions, differences, margins):
     left.set_xlim(positions[0] - 2, positions[-1] + 0.45 * (positions[-1] - positions[0]))
     ranked = sorted(margins)
     share = [(i + 1) / len(ranked) for i in range(len(ranked))]
-    right.plot(share, ranked, color=INK)
-    right.annotate("margin", (0.5, ranked[len(ranked) // 2]), xytext=(0, 7), textcoords="offset points", fontsize=9)
+    right.plot(share, ranked, color=INK, clip_on=False)
+    right.annotate(
+        "margin", (0.5, ranked[len(ranked) // 2]), xytext=(-6, 7), textcoords="offset points", ha="right", fontsize=9
+    )
     right.set(xlabel="share of positions with a smaller margin", xlim=(0, 1))
+    right.set_ylim(None, 30 * ranked[-1])
     return figure
 
 
