@@ -7,6 +7,7 @@ from minigpt.explorers.beam import BeamExplorer, TreeModel, record_tree, toy_tre
 from minigpt.explorers.cache import CacheExplorer
 from minigpt.explorers.complexity import ComplexityExplorer
 from minigpt.explorers.generation import GenerationExplorer, record
+from minigpt.explorers.memory import MemoryExplorer
 from minigpt.explorers.order import OrderExplorer
 from minigpt.explorers.penalties import PenaltyExplorer
 from minigpt.explorers.recipe import RecipeExplorer
@@ -18,6 +19,7 @@ __all__ = [
     "CacheExplorer",
     "ComplexityExplorer",
     "GenerationExplorer",
+    "MemoryExplorer",
     "OrderExplorer",
     "PenaltyExplorer",
     "RecipeExplorer",
