@@ -91,7 +91,8 @@ def main():
                 print(f"{task}, {strategy}: {len(said)} answers", file=sys.stderr)
             right = [is_right(task, *pair) for pair in zip(said, TASKS[task].values(), strict=True)]
             words = sum(len(answer.split()) for answer in said) / len(said)
-            row = {"task": task, "strategy": strategy, "questions": len(said), "right": sum(right)}
+            row = {"task": task, "strategy": strategy, "questions": len(said), "answers_each": 1, "right": sum(right)}
+            row["right_of_each"] = " ".join(str(int(one)) for one in right)
             rows = merged({**row, "mean_words": round(words, 1), "answers": said})
             write(
                 "closed", {"new_tokens": NEW_TOKENS, "strategies": STRATEGIES, "seeds": "the question's number"}, rows

@@ -124,8 +124,7 @@ def select(candidates, num_beams, eos_token_ids, is_last):
     """Which candidates go on as beams and which end here.
 
     The first `num_beams` candidates may end, by EOS or because this `is_last` step cuts them off; an EOS further down
-    is dropped. The best `num_beams` without EOS go on, so that finished texts never take the place of live ones:
-    (1 + number of EOS tokens) · `num_beams` candidates are enough for that.
+    is dropped. The best `num_beams` without EOS go on, so that finished texts never take the place of live ones.
 
     Returns:
         kept, ended: tuples of candidates, best first.
@@ -333,7 +332,7 @@ class _Beams:
     def step(self, log_probs):
         """Grow by one token, given the log-probabilities of the next one, (K, V)."""
         length = len(self.new_token_ids[0]) + 1
-        count = max(2, 1 + len(self.eos_token_ids)) * self.num_beams
+        count = max(2, 1 + len(self.eos_token_ids)) * self.num_beams  # enough, if all beams offer every EOS
         self.candidates = candidates(self.sums, log_probs, count)
         is_last = length == self.max_length
         self.kept, self.ended = select(self.candidates, self.num_beams, self.eos_token_ids, is_last)

@@ -5,20 +5,20 @@ import pytest
 
 from minigpt.checks import search as checks
 
-WINNERS = {-1: "short", 0: "short", 1: "long", 2: "long"}
+WINNERS = {-1: "short", 0: "short", 1: "short", 2: "long"}
 
 
 @pytest.mark.parametrize("cell_id", ["solution-winners", "solution-crossing", "solution-tree", "solution-select"])
 def test_the_folded_solution_is_accepted(root, capsys, cell_id):
     notebook = nbformat.read(root / "notebooks" / "06_search.ipynb", as_version=4)
     source = next(cell.source for cell in notebook.cells if cell.id == cell_id)
-    exec("import math\n" + source, {"checks": checks})
+    exec("import math\nimport torch\n" + source, {"checks": checks})
     assert capsys.readouterr().out.startswith(("Right", "All four are right"))
 
 
 @pytest.mark.parametrize(
     ("alpha", "wrong", "hint"),
-    [(-1, "long", "short -4.00, long -8.10"), (0, "long", "nearer to 0"), (2, "short", "short -0.50, long -0.30")],
+    [(-1, "long", "short -15.00, long -44.80"), (1, "long", "nearer to 0"), (2, "short", "short -0.12, long -0.09")],
 )
 def test_a_wrong_winner_is_named(alpha, wrong, hint):
     with pytest.raises(AssertionError, match=hint):
@@ -27,7 +27,7 @@ def test_a_wrong_winner_is_named(alpha, wrong, hint):
         checks.check_winners(WINNERS | {alpha: ...})
 
 
-@pytest.mark.parametrize(("alpha", "hint"), [(0, "a larger α"), (0.73, "a larger α"), (1.2, "a smaller α")])
+@pytest.mark.parametrize(("alpha", "hint"), [(0.74, "a larger α"), (1.327, "a larger α"), (1.329, "a smaller α")])
 def test_another_crossing_is_turned_down(alpha, hint):
     with pytest.raises(AssertionError, match=hint):
         checks.check_crossing(alpha)
@@ -46,23 +46,30 @@ def test_a_tree_that_proves_nothing_is_turned_down(branches, hint):
         checks.check_worse_tree(branches)
 
 
-def own_select(candidates, num_beams, eos, *, wide=True, first=True, live=True):
+def own_select(sums, log_probs, num_beams, eos, *, count=None, first=True, live=True, add=True):
     """A step's selection with one part that can be got wrong."""
-    ended = [c for c in (candidates[:num_beams] if first else candidates) if c[2] == eos]
-    pool = candidates if wide else candidates[:num_beams]
-    return [c for c in pool if not live or c[2] != eos][:num_beams], ended
+    totals = (sums[:, None] + log_probs if add else log_probs).flatten()
+    totals, places = totals.topk(num_beams * (1 + len(eos)) if count is None else count * num_beams)
+    V = log_probs.size(1)
+    ranked = [(s, p // V, p % V) for s, p in zip(totals.tolist(), places.tolist(), strict=True)]
+    ended = [c for c in (ranked[:num_beams] if first else ranked) if c[2] in eos]
+    return [c for c in ranked if not live or c[2] not in eos][:num_beams], ended
 
 
 @pytest.mark.parametrize(
     ("wrong", "hint"),
     [
-        (lambda c, k, e: own_select(c, k, e, wide=False), "must not take the place of a live one"),
-        (lambda c, k, e: own_select(c, k, e, first=False), "rank 4"),
-        (lambda c, k, e: own_select(c, k, e, live=False), "cannot go on"),
-        (lambda c, k, e: (own_select(c, k, e)[0], []), "belongs to ended"),
-        (lambda c, k, e: own_select(c[::-1], k, e), "rank 4|best first"),
-        (lambda c, k, e: own_select(c, 3, e), "with 2 beams"),
-        (lambda c, k, e: None, "return two lists"),
+        (lambda *a: own_select(*a, count=2), "0 beams go on instead of 2: the four best"),
+        (lambda *a: own_select(*a, count=1), "0 beams go on"),
+        (lambda *a: own_select(*a, first=False), "4 texts end"),
+        (lambda *a: own_select(*a, live=False), "cannot go on"),
+        (lambda *a: (own_select(*a)[0], []), "every EOS among the two best"),
+        (lambda *a: (own_select(*a)[0][::-1], own_select(*a)[1]), "best first"),
+        (lambda *a: own_select(*a, add=False), "best two that are no EOS|every EOS|the package keeps"),
+        (lambda s, r, k, e: own_select(s, r, 2, e), "with K = 1"),
+        (lambda s, r, k, e: own_select(s, r, k, e, count=3 if len(e) < 3 else 2), "EOS .0, 1, 2."),
+        (lambda *a: tuple([(0.0, *c[1:]) for c in part] for part in own_select(*a)), "the sum of"),
+        (lambda *a: None, "return two lists"),
     ],
 )
 def test_a_wrong_selection_is_told_what_is_wrong(wrong, hint):

@@ -62,6 +62,7 @@ def test_right_answers_are_counted_right():
         expected = closed.TASKS[row["task"]].values()
         right = [closed.is_right(row["task"], *pair) for pair in zip(row["answers"], expected, strict=True)]
         assert (len(right), sum(right)) == (row["questions"], row["right"]) == (36, sum(right))
+        assert row["answers_each"] == 1 and row["right_of_each"] == " ".join(str(int(one)) for one in right)
 
 
 @pytest.mark.parametrize(

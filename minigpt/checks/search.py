@@ -5,17 +5,17 @@ import math
 import torch
 
 from minigpt.explorers import TreeModel, toy_tree
-from minigpt.search import Candidate, beam_search, select
+from minigpt.search import beam_search, candidates, select
 
-SHORT, LONG = (-2.0, 2), (-2.7, 3)  # sum of log-probs, length
+SHORT, LONG = (-3.0, 5), (-5.6, 8)  # sum of log-probs, length
 
 
 def check_winners(answer):
     """Check which of two texts wins at four exponents of the power form.
 
     Args:
-        answer: `{-1: name, 0: name, 1: name, 2: name}`, each name `"short"` (sum −2.0, length 2) or `"long"`
-            (sum −2.7, length 3).
+        answer: `{-1: name, 0: name, 1: name, 2: name}`, each name `"short"` (sum −3.0, length 5) or `"long"`
+            (sum −5.6, length 8).
 
     Raises:
         AssertionError: a winner is wrong; the message says which and why.
@@ -76,30 +76,40 @@ def check_worse_tree(branches):
 
 
 def check_select(answer):
-    """Check a step's selection of the reader's own.
+    """Check a step's selection of the reader's own, for any number of EOS tokens.
 
     Args:
-        answer: a function `(candidates, num_beams, eos) -> (kept, ended)` on lists of `(sum, beam, token_id)`, best
-            first; it returns two lists of the same.
+        answer: a function `(sums, log_probs, num_beams, eos) -> (kept, ended)`: sums (K,) of the beams, log-probs
+            (K, V) of the next token, a set of EOS ids; it returns two lists of `(sum, beam, token_id)`, best first.
 
     Raises:
         AssertionError: something is wrong; the message says what.
     """
-    names = [(-1.0, 0, 5), (-1.5, 1, 9), (-2.0, 0, 7), (-2.5, 1, 9), (-3.0, 1, 5), (-3.5, 0, 6)]  # 9 is EOS
-    result = answer(list(names), 3, 9)
+    sums, eos = torch.tensor([-1.0, -1.2], dtype=torch.float64), {5, 6}
+    probs = torch.tensor([[0.04, 0.03, 0.02, 0.01, 0.02, 0.48, 0.40], [0.02, 0.01, 0.06, 0.01, 0.01, 0.45, 0.44]])
+    result = answer(sums.clone(), probs.double().log(), 2, set(eos))
     assert isinstance(result, tuple) and len(result) == 2, "return two lists: what is kept, and what has ended"
-    kept, ended = map(list, result)
-    assert not any(one[2] == 9 for one in kept), "a text that has ended cannot go on: kept holds an EOS"
-    assert len(kept) == 3, f"{len(kept)} beams go on instead of 3: an ended text must not take the place of a live one"
-    assert kept == [names[0], names[2], names[4]], "keep the best three that are no EOS, best first"
-    assert names[3] not in ended, "the EOS on rank 4 is beyond the three best candidates: drop it"
-    assert ended == [names[1]], "the EOS on rank 2 ends a text: it belongs to ended"
+    kept, ended = ([(beam, token) for _, beam, token in part] for part in result)
+    assert not any(token in eos for _, token in kept), "a text that has ended cannot go on: kept holds an EOS"
+    assert len(kept) == 2, (
+        f"{len(kept)} beams go on instead of 2: the four best candidates are all ends here, so look further down"
+    )
+    assert kept == [(1, 2), (0, 0)], f"kept is {kept}, as (beam, token): take the best two that are no EOS, best first"
+    assert len(ended) <= 2, f"{len(ended)} texts end: an EOS beyond the two best candidates is dropped"
+    assert ended == [(0, 5), (0, 6)], f"ended is {ended}, as (beam, token): it is every EOS among the two best"
     generator = torch.Generator().manual_seed(0)
-    for num_beams in (1, 2, 4):
-        ids = torch.randint(4, (2 * num_beams,), generator=generator).tolist()
-        ids[-num_beams:] = [i % 3 + 1 for i in ids[-num_beams:]]  # 0 is EOS; enough others
-        pool = [Candidate(-float(i), i % num_beams, token) for i, token in enumerate(ids)]
-        expected = tuple(map(list, select(tuple(pool), num_beams, (0,), False)))
-        got = tuple([Candidate(*one) for one in part] for part in answer(list(pool), num_beams, 0))
-        assert got == expected, f"with {num_beams} beams and tokens {ids} (0 is EOS) the package keeps {expected[0]}"
-    print("Right: the width stays, ended texts leave it, and an EOS far down the list is dropped.")
+    for num_beams, ends in ((1, {0}), (2, {0, 3}), (4, {1}), (3, {0, 1, 2}), (3, set())):
+        sums = -3 * torch.rand(num_beams, generator=generator, dtype=torch.float64)
+        logits = 2 * torch.randn(num_beams, 9, generator=generator, dtype=torch.float64)
+        logits[:, list(ends)] += 2
+        rows = logits.log_softmax(-1)
+        expected = tuple(map(list, select(candidates(sums.tolist(), rows, 9 * num_beams), num_beams, ends, False)))
+        got = tuple(
+            [(float(total), int(beam), int(token)) for total, beam, token in part]
+            for part in answer(sums.clone(), rows.clone(), num_beams, set(ends))
+        )
+        same = [[c[1:] for c in part] for part in got] == [[tuple(c[1:]) for c in part] for part in expected]
+        assert same, f"with K = {num_beams} and EOS {sorted(ends)} the package keeps {expected[0]}"
+        for mine, theirs in zip(got[0] + got[1], expected[0] + expected[1], strict=True):
+            assert abs(mine[0] - theirs[0]) < 1e-4, f"the sum of {mine[1:]} is {theirs[0]:.4f}, not {mine[0]:.4f}"
+    print("Right: the width stays however many texts end, and an EOS far down the list is dropped.")

@@ -1,5 +1,7 @@
 """The pictures of chapter 06: length penalties, the search that shrinks, likelihood of texts by people and machines."""
 
+import math
+
 from matplotlib.ticker import PercentFormatter
 
 from minigpt.figures.style import INK, QUIET, colour, direct_label, marker, panels
@@ -18,7 +20,12 @@ def look(kind):
     return KINDS.get(kind, (BEAM, marker("beam")))
 
 
-def penalties(lengths, divisors, alphas, scores, crossing):
+def crossing(one, other):
+    """The exponent of the power form at which two texts, each (sum of log-probs, length), score alike."""
+    return math.log(one[0] / other[0]) / math.log(one[1] / other[1])
+
+
+def penalties(lengths, divisors, alphas, scores, meet):
     """Two panels: what a sum is divided by, against the length; the scores of two texts, against α.
 
     Args:
@@ -26,7 +33,7 @@ def penalties(lengths, divisors, alphas, scores, crossing):
         divisors: name → one number a length.
         alphas: α.
         scores: name → one number an α.
-        crossing: the α at which the scores meet.
+        meet: the α at which the scores meet, as from `crossing`.
     """
     figure, (left, right) = panels(2, height=3.0)
     for (name, line), style in zip(divisors.items(), ("-", "--", ":"), strict=False):
@@ -37,7 +44,7 @@ def penalties(lengths, divisors, alphas, scores, crossing):
     for (name, line), style, tint, side in ((low, "-", INK, "top"), (high, "--", BEAM, "bottom")):
         right.plot(alphas, line, style, color=tint)
         direct_label(right, alphas[-1], line[-1], name, color=tint, va=side)
-    right.axvline(crossing, color=QUIET, lw=1, ls=":")
+    right.axvline(meet, color=QUIET, lw=1, ls=":")
     right.set(xlabel="α (power form)", ylabel="score", xlim=(alphas[0], alphas[-1] + 1.4))
     return figure
 
