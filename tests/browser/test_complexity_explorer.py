@@ -114,6 +114,15 @@ def test_numbers_are_those_of_costs(page):
     assert 10 < plain < SETTINGS - 10
 
 
+@pytest.mark.parametrize(("model", "convention"), [("Llama-3-70B", "full"), ("Mistral-7B", "causal")])
+def test_the_longest_generation(page, model, convention):
+    """At the ends of both sliders the closed forms still are the sums of `minigpt.costs`, with a window and without."""
+    settings = {"prompt": 100_000, "new_tokens": 100_000, "model": model, "convention": convention}
+    line = [float(cell) for cell in mount(page, ComplexityExplorer(**settings))["rows"][-1]]
+    right = expected(settings, 100_000)
+    assert line[:9] == pytest.approx([100_000, *right["naive"], *right["cached"]], rel=EXACT)
+
+
 def test_where_attention_overtakes(page):
     """The marks are the first N at which attention costs what the linear layers do; so is the balance of one step."""
     mount(page, ComplexityExplorer())
