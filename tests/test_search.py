@@ -383,7 +383,7 @@ def test_one_beam_is_greedy(early_stopping, eos):
             n = len(hypothesis.token_ids)
             assert list(hypothesis.token_ids) == tokens[:n]
             assert set(tokens[n:]) <= {7, 3}  # padding
-            assert hypothesis.sum_log_prob == pytest.approx(float(logprobs.sum()), abs=1e-5)
+            assert hypothesis.sum_log_prob == pytest.approx(float(logprobs.sum()), rel=1e-5, abs=1e-5)
             assert hypothesis.finish_reason == reason
 
 
@@ -418,7 +418,7 @@ def test_exact_search_against_every_text_written_out(power):
             total = sum(float(log_probs[len(prompt) - 1 + i, token]) for i, token in enumerate(new))
             every[new] = total / len(new) ** power
         assert len(hypotheses) == len(every) == 1 + 4 + 16 * 5
-        assert {h.token_ids: pytest.approx(h.score, abs=1e-5) for h in hypotheses} == every
+        assert {h.token_ids: pytest.approx(h.score, rel=1e-5, abs=1e-5) for h in hypotheses} == every
         assert scores([hypotheses]) == sorted(scores([hypotheses]), reverse=True)
 
 
