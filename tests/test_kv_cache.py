@@ -12,6 +12,7 @@ from transformers import MistralConfig, MistralForCausalLM
 from minigpt.generation import generate, generate_naive
 from minigpt.kv_cache import AttentionRecorder, GrowingKVCache, KVCache, SlidingWindowCache
 from minigpt.model import rotary_tables
+from minigpt.museum import OneTooWide
 from minigpt.sampling import SamplingParams
 
 
@@ -489,15 +490,6 @@ def test_three_tokens_at_once_into_a_full_window():
     assert seen.tolist() == pytest.approx([2.5, 3.5, 4.5])
     assert cache.token_positions.tolist() == [3, 4, 5, 6]
     assert sorted(cache._values[0, 0, 0, :, 0].tolist()) == [3, 4, 5, 6]
-
-
-class OneTooWide(SlidingWindowCache):
-    def columns(self, T):
-        return torch.arange(max(0, self.length - self.window), self.length + T)
-
-    def mask(self, T):
-        age = self.positions(T)[:, None] - self.columns(T)
-        return (age >= 0) & (age <= self.window)
 
 
 class EvictsTooEarly(SlidingWindowCache):
