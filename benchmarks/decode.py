@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from harness import median_ratio, report, seconds_of
+from harness import median_ratio, read_bandwidth, report, seconds_of
 
 from minigpt import SamplingParams, generate, load, token_log_probs
 from minigpt.corpus import play
@@ -35,12 +35,6 @@ def quality(model, ids, reference):
     with torch.no_grad():
         same = (model(ids).argmax(-1) == reference(ids).argmax(-1)).double().mean().item()
     return {"perplexity": token_log_probs(model, ids).mean().neg().exp().item(), "same first choice": same}
-
-
-def read_bandwidth(n_bytes=2**30, repeats=5):
-    """Bytes per second at which this machine reads memory: the fastest of several sums over a long tensor."""
-    numbers = torch.ones(n_bytes // 8, dtype=torch.float64)
-    return n_bytes / min(seconds_of({"sum": numbers.sum}, repeats)["sum"])
 
 
 def weight_bytes(model):

@@ -52,6 +52,12 @@ def median_ratio(above, below):
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
+def read_bandwidth(n_bytes=2**30, repeats=5):
+    """Bytes per second at which this machine reads memory: the fastest of several sums over a long tensor."""
+    numbers = torch.ones(n_bytes // 8, dtype=torch.float64)
+    return n_bytes / min(seconds_of({"sum": numbers.sum}, repeats)["sum"])
+
+
 def report(name, settings, rows):
     """Print rows (dicts with the same keys) as a table and write them, with machine and settings, to `results/`."""
     print(json.dumps({"machine": machine(), "settings": settings}))

@@ -3,6 +3,7 @@
 import importlib.metadata
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -34,6 +35,14 @@ def test_notebook_is_clean(path):
 def test_links_lead_somewhere(path):
     """Relative links of the README and of the pages."""
     assert list(dead_links(path.read_text(), path.parent)) == []
+
+
+def test_measured_numbers_are_those_of_the_benchmarks():
+    """The README's table is what `benchmarks/measured.py` makes of the results."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from measured import table
+
+    assert table() in (ROOT / "README.md").read_text()
 
 
 def test_contents_list_every_page():

@@ -8,7 +8,7 @@ import matplotlib as mpl
 from IPython import get_ipython
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 INK, QUIET, GRID, GROUND = "#1f2937", "#596170", "#e1e4e9", "#ffffff"
@@ -91,6 +91,13 @@ def panels(columns=1, rows=1, height=3.2, **settings):
 def percent(axis):
     """Show the shares 0 to 1 of `ax.xaxis` or `ax.yaxis` as 0 % to 100 %."""
     axis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+
+
+def written_out(ax):
+    """Write the major ticks of logarithmic axes as plain numbers, not as powers, and no others."""
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def direct_label(ax, x, y, text, **settings):
