@@ -32,7 +32,7 @@ def check_step(answer):
         given, right = answer.get(name), value(flops, n_bytes)
         assert given is not None and given is not ..., f"{name!r} is still open"
         assert abs(given - right) <= 0.025 * right, f"{name!r} is not {given:.4g}: {why}"
-    print("All four are right: 13 GFLOP of weights, and attention is a small part at this length.")
+    print("All four are right. At this length attention is a small part.")
 
 
 def check_hundred(answer):
@@ -53,7 +53,7 @@ def check_hundred(answer):
     assert saved(answer) >= 100, f"with {answer} new tokens the factor is {saved(answer):.1f}: more are needed"
     smaller = answer - 1
     assert answer == 1 or saved(smaller) < 100, f"{smaller} new tokens already give {saved(smaller):.1f}: go lower"
-    print(f"Right: {answer} new tokens, and the text is {100 + answer} long: within its context of 1,024.")
+    print(f"Right: {answer} new tokens make a text of {100 + answer}, within its context of 1,024.")
 
 
 def check_best(answer):
@@ -86,4 +86,4 @@ def check_best(answer):
         }
         near = [hint for value, hint in hints.items() if abs(given - value) <= 1e-3 * value and value != right]
         assert abs(given - right) <= 1e-3 * right, f"{case}: not {given:,.0f} tokens/s. " + (near or [""])[0]
-    print("Right: memory-bound with few rows, compute-bound with many and empty caches, and not with full ones.")
+    print("Right. Many rows with full caches stay memory-bound.")

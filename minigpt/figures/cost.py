@@ -56,7 +56,8 @@ def latency(rows):
         for kind, (key, style, mark) in kinds.items():
             ys = [row[key] for row in line]
             ax.loglog(tokens, ys, color=colour(strategy), ls=style, marker=mark, ms=4)
-            direct_label(ax, tokens[-1], ys[-1], f"{kind}, {label}", color=colour(strategy))
+            side = "bottom" if label == "plain" else "top"  # the lines end close to each other
+            direct_label(ax, tokens[-1], ys[-1], f"{kind}, {label}", color=colour(strategy), va=side)
     ax.set(xlabel="prompt, tokens", ylabel="seconds", xlim=(tokens[0] / 1.2, 9 * tokens[-1]))
     ax.set_xticks([16, 64, 256, 1024])
     written_out(ax)
