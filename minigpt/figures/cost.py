@@ -87,11 +87,16 @@ def roofline(decode, prefill, bytes_per_s):
                 {"xytext": (0, -14), "ha": "center"} if strategy == "temperature" else {"xytext": (7, -9), "ha": "left"}
             )
             ax.annotate(name, (x, y / 1e9), textcoords="offset points", fontsize=9, color=colour(strategy), **at)
-    ax.annotate(f"memory, {bytes_per_s / 1e9:.0f} GB/s", (corner / 4, top / 5e9), rotation=0, fontsize=9, ha="right")
+    ax.text(1.15 * ends[0], top / 3e9, f"memory, {bytes_per_s / 1e9:.0f} GB/s", fontsize=9)
     ax.annotate(
         "fastest prefill", (ends[1], top / 1e9), xytext=(0, 5), textcoords="offset points", ha="right", fontsize=9
     )
-    ax.set(xlabel="FLOPs for each byte read", ylabel="GFLOP/s", xlim=ends, ylim=(None, 2.5 * top / 1e9))
+    ax.set(
+        xlabel="FLOPs for each byte read",
+        ylabel="GFLOP/s",
+        xlim=ends,
+        ylim=(min(y for _, y in decode.values()) / 2e9, 2.5 * top / 1e9),
+    )
     written_out(ax)
     return figure
 
@@ -118,6 +123,7 @@ def batches(rows, context=64):
         direct_label(ax, xs[-1], np.exp(spread[label]), label, color=tint)
     ax.set(xlabel="rows in the batch", ylabel="tokens/s, all rows", xlim=(0.9, 1.7 * xs[-1]))
     ax.set_xticks(xs)
+    ax.set_yticks([20, 50, 100, 200, 500])
     ax.xaxis.set_minor_locator(LogLocator(subs=()))
     written_out(ax)
     return figure
