@@ -37,7 +37,7 @@ train: $(READY) ## train the shipped model again (about half an hour on two core
 	@$(RUN) -m minigpt.train
 
 clean: ## delete what was built (the environment stays; `rm -r .venv` deletes that)
-	rm -rf _build .executing .pytest_cache .ruff_cache .hypothesis book/assets/mathjax minigpt/explorers/js/distributions.js
+	rm -rf _build .executing .pytest_cache .ruff_cache .hypothesis book/assets/mathjax minigpt/explorers/js/distributions.js minigpt/explorers/js/shakespeare*.js
 
 # One stamp, written last: a set-up that was interrupted, or whose pins changed, is done again.
 $(READY): $(PINS)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from toy_models import TableModel
 
-from minigpt import SamplingParams
+from minigpt import GPTConfig, SamplingParams, load
 from minigpt.explorers import (
     GenerationExplorer,
     TemperatureExplorer,
@@ -17,6 +17,7 @@ from minigpt.explorers import (
     __main__,
     distributions,
     record,
+    weights,
 )
 from minigpt.tokenization import CharTokenizer
 
@@ -197,6 +198,44 @@ def ask(monkeypatch, explorer, source, tokens):
     explorer._handle_custom_msg({"kind": "distribution", "source": source, "tokens": tokens}, [])
     (answer,) = sent
     return answer
+
+
+@pytest.mark.parametrize("name", weights.NAMES)
+def test_a_play_model_travels_whole(name):
+    """What a page gets are the shipped numbers: put together again they are the model."""
+    model, tokenizer = load(name)
+    facts, values = weights.export(name)
+    halves = torch.frombuffer(bytearray(values), dtype=torch.float16)
+    parts = halves.split([count for _, count in facts["tensors"]])
+    state = {key: part for (key, _), part in zip(facts["tensors"], parts, strict=True)}
+    assert state.keys() == model.state_dict().keys()
+    assert all(torch.equal(state[key].float(), tensor.flatten()) for key, tensor in model.state_dict().items())
+    assert GPTConfig(**facts["config"]) == model.config and facts["characters"] == tokenizer.characters
+
+
+def test_weights_are_written_when_needed(monkeypatch, tmp_path):
+    """Once, and again when a script is damaged or its weights have changed; each is small enough for a page."""
+    monkeypatch.setattr(weights, "JS", tmp_path)
+    assert weights.write() == list(weights.NAMES) and weights.write() == []
+    assert all(weights.script(name).stat().st_size < 2.2e6 for name in weights.NAMES)
+    weights.script("shakespeare").write_text("cut")
+    assert weights.write() == ["shakespeare"]
+    monkeypatch.setattr(weights, "WEIGHTS", tmp_path)
+    for name in weights.NAMES:
+        (tmp_path / f"{name}.safetensors").write_bytes(b"others")
+    assert weights.write() == list(weights.NAMES)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".js", ".js", ".safetensors", ".safetensors"]
+
+
+def test_a_widget_gives_weights_and_names_those_it_has(monkeypatch):
+    sent = []
+    monkeypatch.setattr(TemperatureExplorer, "send", lambda self, content, buffers=None: sent.append((content, buffers)))
+    for name in ("shakespeare", "gpt-5"):
+        TemperatureExplorer()._handle_custom_msg({"kind": "weights", "model": name}, [])
+    (good, buffers), (bad, none) = sent
+    facts, values = weights.export("shakespeare")
+    assert good["facts"] == facts and buffers == [values]
+    assert "choose one of shakespeare, shakespeare-early" in bad["error"] and none is None
 
 
 def test_widget_answers_with_a_binary_message(monkeypatch, tmp_path, nothing_kept):

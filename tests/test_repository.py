@@ -14,6 +14,7 @@ from minigpt.explorers.base import SHARED_SCRIPTS
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "book").glob("*.md"))]
+GENERATED = {"distributions.js", "shakespeare.js", "shakespeare-early.js"}
 REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements-assets.txt")
 
 
@@ -57,7 +58,7 @@ def test_scripts_of_the_live_figures():
     """Every script is on the pages once: shared ones first, what mounts the figures last, the big data never."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]
     listed = [name for name, _ in config["html_js_files"] if not (ROOT / "book/assets" / name).exists()]
-    present = {path.name for path in (ROOT / "minigpt/explorers/js").glob("*.js")} - {"distributions.js"}
+    present = {path.name for path in (ROOT / "minigpt/explorers/js").glob("*.js")} - GENERATED
     assert sorted(listed) == sorted(present)
     assert listed[: len(SHARED_SCRIPTS)] == list(SHARED_SCRIPTS) and listed[-1] == "boot.js"
 
@@ -82,5 +83,5 @@ def test_nothing_generated_is_committed():
     listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listing.returncode:
         pytest.skip("not a git clone")
-    made = re.compile(r"^_build/|^\.executing/|(^|/)(distributions\.js$|mathjax/|\.ipynb_checkpoints/|__pycache__/)")
+    made = re.compile(r"^_build/|^\.executing/|(^|/)(distributions\.js$|js/shakespeare.*\.js$|mathjax/|\.ipynb_checkpoints/|__pycache__/)")
     assert [name for name in listing.stdout.splitlines() if made.search(name)] == []

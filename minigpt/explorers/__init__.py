@@ -10,6 +10,7 @@ from minigpt.explorers.generation import GenerationExplorer, record
 from minigpt.explorers.memory import MemoryExplorer
 from minigpt.explorers.order import OrderExplorer
 from minigpt.explorers.penalties import PenaltyExplorer
+from minigpt.explorers.playground import PlaygroundExplorer
 from minigpt.explorers.recipe import RecipeExplorer
 from minigpt.explorers.temperature import TemperatureExplorer
 from minigpt.explorers.truncation import TruncationExplorer
@@ -22,6 +23,7 @@ __all__ = [
     "MemoryExplorer",
     "OrderExplorer",
     "PenaltyExplorer",
+    "PlaygroundExplorer",
     "RecipeExplorer",
     "TemperatureExplorer",
     "TreeModel",

@@ -7,6 +7,7 @@ import json
 import anywidget
 from traitlets import Float, HasTraits, Unicode, validate
 
+from minigpt.explorers import weights
 from minigpt.explorers.distributions import JS, distribution, entry, real
 from minigpt.processors import Temperature
 from minigpt.sampling import apply
@@ -73,18 +74,30 @@ class Explorer(anywidget.AnyWidget):
         return {**data, "text/html": self.to_html()}, metadata
 
     def _answer(self, _, content, buffers):
-        """Send the front end the distribution it asks for: too large for a trait."""
-        if content.get("kind") != "distribution":
+        """Send the front end what it asks for and is too large for a trait: a distribution, or a model's weights."""
+        answers = {"distribution": _distribution_message, "weights": _weights_message}
+        if content.get("kind") not in answers:
             return
-        reply = {"kind": "distribution", "source": content["source"]}
         try:
-            data = real()
-            logits = base64.b64decode(data["logits"][content["source"]])
+            reply, values = answers[content["kind"]](content)
         except (ValueError, OSError) as error:
-            self.send({**reply, "error": str(error)})
+            self.send({**content, "error": str(error)})
         else:
-            reply |= {"tokens": data["tokens"] if content.get("tokens") else None}
-            self.send({**reply, "ids": data["prompts"][content["source"]]}, buffers=[logits])
+            self.send(reply, buffers=[values])
+
+
+def _distribution_message(content):
+    data, source = real(), content["source"]
+    tokens = data["tokens"] if content.get("tokens") else None
+    reply = {"kind": "distribution", "source": source, "tokens": tokens, "ids": data["prompts"][source]}
+    return reply, base64.b64decode(data["logits"][source])
+
+
+def _weights_message(content):
+    if content["model"] not in weights.NAMES:
+        raise ValueError(f"no play model named {content['model']!r}: choose one of {', '.join(weights.NAMES)}")
+    facts, values = weights.export(content["model"])
+    return {"kind": "weights", "model": content["model"], "facts": facts}, values
 
 
 class OfDistribution(HasTraits):

@@ -76,14 +76,19 @@ def write():
     """Write `distributions.js` unless it is up to date, whole or not at all; returns whether it was written."""
     if _read():
         return False
-    partial = FILE.with_name(f"{FILE.name}.{os.getpid()}.partial")
+    text = json.dumps(_compute(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_whole(FILE, _PREFIX + text + _SUFFIX)
+    return True
+
+
+def write_whole(path, text):
+    """Write a script, whole or not at all."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        text = json.dumps(_compute(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        partial.write_text(_PREFIX + text + _SUFFIX, encoding="utf-8")
-        partial.replace(FILE)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    return True
 
 
 def _key():

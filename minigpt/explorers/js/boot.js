@@ -2,7 +2,7 @@
 // No import and no fetch: the book opens from a double click.
 (function (root) {
   const ns = (root.nextToken ??= {});
-  const DATA = new URL("distributions.js", document.currentScript.src);
+  const HERE = document.currentScript.src;
 
   // A stand-in for the widget model of a notebook: the same methods, and nobody at the other end.
   class StaticModel {
@@ -21,25 +21,35 @@
     emit(event, ...args) { [...(this.handlers[event] ?? [])].forEach((handler) => handler(...args)); }
     save_changes() {}
     send(message) {
-      loadData().then(
-        (data) => {
-          const bytes = Uint8Array.from(atob(data.logits[message.source]), (c) => c.charCodeAt(0));
-          this.emit("msg:custom", { ...message, tokens: data.tokens, ids: data.prompts[message.source] }, [new DataView(bytes.buffer)]);
+      const weights = message.kind === "weights";
+      const file = new URL(weights ? `${message.model}.js` : "distributions.js", HERE);
+      const bytes = (base64) => [new DataView(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)).buffer)];
+      load(file).then(
+        () => {
+          if (weights) {
+            const facts = ns.models[message.model];
+            return this.emit("msg:custom", { ...message, facts }, bytes(facts.weights));
+          }
+          const { logits, tokens, prompts } = ns.distributions, { source } = message;
+          this.emit("msg:custom", { ...message, tokens, ids: prompts[source] }, bytes(logits[source]));
         },
-        () => this.emit("msg:custom", { ...message, error: `${DATA.pathname} could not be read` }),
+        () => this.emit("msg:custom", { ...message, error: `${file.pathname} could not be read` }),
       );
     }
   }
 
-  let loading;
-  function loadData() {
-    return (loading ??= new Promise((resolve, reject) => {
-      const script = document.createElement("script");
-      script.src = DATA;
-      script.onload = () => resolve(ns.distributions);
-      script.onerror = () => { loading = null; reject(); };
-      document.head.append(script);
-    }));
+  const loading = new Map(); // address -> promise of a script, loaded once a page
+  function load(file) {
+    if (!loading.has(file.href)) {
+      loading.set(file.href, new Promise((resolve, reject) => {
+        const script = document.createElement("script");
+        script.src = file;
+        script.onload = resolve;
+        script.onerror = () => { loading.delete(file.href); reject(); };
+        document.head.append(script);
+      }));
+    }
+    return loading.get(file.href);
   }
 
   function mount(figure) {

@@ -36,12 +36,14 @@
     };
   }
 
-  // The first `count` numbers of row `row` of a request with this seed, as minigpt.sampling.Uniforms draws them.
-  ns.uniforms = (seed, count, row = 0) => {
+  // A function that gives the numbers of row `row` of a request with this seed, as minigpt.sampling.Uniforms draws them.
+  ns.uniformStream = (seed, row = 0) => {
     const rows = doubles(seed);
     let rowSeed;
     for (let r = 0; r <= row; r++) rowSeed = Math.floor(rows() * 2 ** 32);
-    const stream = doubles(rowSeed);
-    return Float64Array.from({ length: count }, stream);
+    return doubles(rowSeed);
   };
+
+  // The first `count` of them.
+  ns.uniforms = (seed, count, row = 0) => Float64Array.from({ length: count }, ns.uniformStream(seed, row));
 })(globalThis);
