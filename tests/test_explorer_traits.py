@@ -229,7 +229,7 @@ def test_weights_are_written_when_needed(monkeypatch, tmp_path):
 
 def test_a_widget_gives_weights_and_names_those_it_has(monkeypatch):
     sent = []
-    monkeypatch.setattr(TemperatureExplorer, "send", lambda self, content, buffers=None: sent.append((content, buffers)))
+    monkeypatch.setattr(TemperatureExplorer, "send", lambda self, *told, buffers=None: sent.append((*told, buffers)))
     for name in ("shakespeare", "gpt-5"):
         TemperatureExplorer()._handle_custom_msg({"kind": "weights", "model": name}, [])
     (good, buffers), (bad, none) = sent

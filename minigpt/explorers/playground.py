@@ -1,4 +1,4 @@
-"""The playground: a play model that runs in the reader's browser, with every setting of Part I and the cache's switch."""
+"""The playground: a play model that runs in the reader's browser, with the settings of Part I and a cache to switch."""
 
 import torch
 from traitlets import Bool, Float, Int, Unicode, validate

@@ -1,4 +1,4 @@
-"""The two play models for the browser: scripts that the playground loads on first use, from the shipped float16 weights.
+"""The play models for the browser: scripts that the playground loads on first use, from the shipped weights.
 
 A page opened with a double click may load scripts and nothing else, so the bytes stand as base64 in one.
 """

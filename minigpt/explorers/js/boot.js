@@ -27,8 +27,8 @@
       load(file).then(
         () => {
           if (weights) {
-            const facts = ns.models[message.model];
-            return this.emit("msg:custom", { ...message, facts }, bytes(facts.weights));
+            const { weights: values, ...facts } = ns.models[message.model];
+            return this.emit("msg:custom", { ...message, facts }, bytes(values));
           }
           const { logits, tokens, prompts } = ns.distributions, { source } = message;
           this.emit("msg:custom", { ...message, tokens, ids: prompts[source] }, bytes(logits[source]));

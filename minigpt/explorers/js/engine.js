@@ -182,21 +182,22 @@
 
   ns.engine = { Model, Cache, CharTokenizer };
 
-  // A play model by name, made once a page, or null while it is on its way: then `arrived` is called, with an error
-  // message if there is one.
+  // A play model by name, once it is there; `fetchModel` asks for it, calls `arrived` (with an error message if there is
+  // one), and gives a function that takes the question back.
   const ready = {};
-  ns.playModel = (model, name, arrived) => {
-    if (ready[name]) return ready[name];
+  ns.playModel = (name) => ready[name] ?? null;
+  ns.fetchModel = (model, name, arrived) => {
+    const cancel = () => model.off("msg:custom", answer);
     function answer(message, buffers) {
       if (message.kind !== "weights" || message.model !== name) return;
-      model.off("msg:custom", answer);
+      cancel();
       if (message.error) return arrived(message.error);
-      delete message.facts.weights; // the text of the bytes, 2 MB
-      ready[name] ??= { model: new Model(message.facts, buffers[0]), tokenizer: new CharTokenizer(message.facts.characters) };
+      const { facts } = message;
+      ready[name] ??= { model: new Model(facts, buffers[0]), tokenizer: new CharTokenizer(facts.characters) };
       arrived();
     }
     model.on("msg:custom", answer);
     model.send({ kind: "weights", model: name });
-    return null;
+    return cancel;
   };
 })(globalThis);

@@ -11,8 +11,8 @@
     pause: "Pause",
   };
 
-  // Register a figure. `build({ root, state, model })` draws nothing yet and gives { update, dispose }; `update` returns
-  // false while data are on their way.
+  // Register a figure. `build({ root, state, model, arrived })` draws nothing yet and gives { update, dispose }; `update`
+  // returns false while data are on their way, and `arrived(error)` is to be called when they are there.
   ns.define = (name, defaults, build) => {
     ns.explorers[name] = {
       render({ model, el }) {
@@ -51,7 +51,7 @@
           queueMicrotask(() => { queued = false; update(); });
         };
 
-        const view = build({ root, state, model, source: (key) => ns.source(model, key, update) });
+        const view = build({ root, state, model, arrived: update, source: (key) => ns.source(model, key, update) });
         root.append(notice);
         const events = Object.keys(defaults).map((key) => `change:${key}`);
         events.forEach((event) => model.on(event, redraw));

@@ -2,7 +2,8 @@
 (function (root) {
   const ns = (root.nextToken ??= {});
   const { fixed, percent, thousands } = ns.chart;
-  const LIKELIEST = 10, SHOWN = 1000, SLICE = 12; // characters of the text that are shown; ms of work at a time
+  const LIKELIEST = 10, SHOWN = 1000; // characters of the text that are shown
+  const SLICE = 12, REDRAW = 60; // milliseconds of work at a time, and between two pictures while it runs
   const TEXT = {
     presets: "Try",
     examples: [
@@ -56,7 +57,7 @@
     next: (token, p, kept) => `Next, ${token} is the likeliest with ${p}; ${kept} of 75 characters can come.`,
     full: "The context is full.",
     loop: (share) => ` It loops: ${share} of its windows of 20 stood there before.`,
-    work: (tokens, formula, cached) => ` ${tokens} tokens went through the model ${cached ? "with" : "without"} a cache, as the formula says: ${formula}.`,
+    work: (tokens, formula, cached) => ` ${tokens} tokens went through the model ${cached ? "with" : "without"} a cache; the formula says ${formula}.`,
   };
   const range = (low, high, parts) => Array.from({ length: Math.round((high - low) * parts) + 1 }, (_, i) => low + i / parts);
   const number = (off, digits) => (v) => (v === off ? TEXT.off : fixed(v, digits));
@@ -95,9 +96,10 @@
     }
   }
 
-  ns.define("playground", DEFAULTS, ({ root, state, model: widget }) => {
+  ns.define("playground", DEFAULTS, ({ root, state, model: widget, arrived }) => {
     const { h, slider, select, chips, button, presets, rows, table, readout, token } = ns.chart;
     let session = null, made = "", running = false, timer = null, lm = null, look = "p", gone = false;
+    let drawn = 0, cancel = () => {}; // when; what takes the question for a model back
     let told = []; // of each new character still shown: { p, title }
     const visible = (id) => ({ "\n": "↵", " ": "␣" })[lm.tokenizer.characters[id]] ?? lm.tokenizer.characters[id];
 
@@ -106,6 +108,7 @@
 
     // Controls
     const examples = presets(TEXT.presets, TEXT.examples.map(([name, changes]) => [name, { ...OFF, order: "huggingface", ...changes }]), state);
+    examples.node.addEventListener("click", () => { halt(); rewind(0); });
     const area = h("textarea", { id: "nt-prompt", rows: 2, spellcheck: "false", input: () => state.set({ prompt: area.value }) });
     const which = select({ label: TEXT.model, options: TEXT.models, onInput: (name) => state.set({ model: name }) });
     const knobs = Object.entries(KNOBS).map(([name, [stops, off, format]]) => {
@@ -153,7 +156,10 @@
       timer = null;
       if (gone || !session) return;
       if (session.work(SLICE)) draw();
-      else timer = setTimeout(pump, 0);
+      else {
+        step.disabled = true; // until the distribution is there
+        timer = setTimeout(pump, 0);
+      }
     }
     function write(id) {
       const { before, after } = session.distribution(), own = id !== undefined, chosen = id ?? session.choose();
@@ -184,13 +190,15 @@
         if (session.finished) { halt(); break; }
         write();
       } while (performance.now() < until);
-      draw();
-      if (running) timer = setTimeout(tick, 0);
-      else pump();
+      if (!running) return;
+      if (performance.now() - drawn > REDRAW) draw();
+      timer = setTimeout(tick, 0);
     }
     function halt() {
+      if (!running) return;
       running = false;
       run.textContent = TEXT.run;
+      pump();
     }
     function rewind(n) {
       if (!session || n < 0) return;
@@ -220,7 +228,7 @@
     })) });
 
     function update() {
-      lm = ns.playModel(widget, state.get("model"), (error) => (gone ? 0 : error ? fail(error) : state.set({})) || update());
+      lm = ns.playModel(state.get("model"));
       examples.update();
       if (area.value !== state.get("prompt")) area.value = state.get("prompt");
       which.set(state.get("model"));
@@ -229,7 +237,11 @@
       cache.set(state.get("cached") ? "on" : "off");
       limit.set(state.get("slide") ? "slide" : "stop");
       knobs.forEach((knob) => knob.set());
-      if (!lm) return false;
+      cancel();
+      if (!lm) {
+        cancel = ns.fetchModel(widget, state.get("model"), arrived);
+        return false;
+      }
       const { ids, unknown } = lm.tokenizer.encode(state.get("prompt"));
       const how = { settings: settings(), order: rulesOf(), cached: state.get("cached"), slide: state.get("slide") };
       const wanted = JSON.stringify([ids, state.get("model"), how.cached, how.slide]);
@@ -250,13 +262,9 @@
       else { text.replaceChildren(); offer.replaceChildren(); counts.replaceChildren(); bars.draw([], 1); words.say(TEXT.nothing); }
       return true;
     }
-    function fail(error) {
-      note.textContent = error;
-      return true;
-    }
-
     function draw() {
       if (gone || !session) return;
+      drawn = performance.now();
       const { cached } = session, n = session.newTokens, loops = ns.repeats(session.text.slice(-SHOWN));
       drawText(loops);
       drawCounts(cached);
@@ -313,6 +321,6 @@
         h("tbody", null, lines.map(([name, ...cells]) => h("tr", null, h("th", { scope: "row" }, name), cells.map((cell) => h("td", null, cell)))))));
     }
 
-    return { update, dispose() { gone = true; halt(); clearTimeout(timer); words.stop(); } };
+    return { update, dispose() { gone = true; cancel(); halt(); clearTimeout(timer); words.stop(); } };
   });
 })(globalThis);
