@@ -66,6 +66,13 @@ def building():
     yield "slider to new layout, 49,152 tokens", f"medians {min(delays):.1f} to {max(delays):.1f} ms"
 
 
+def in_a_browser():
+    """The playground: tokens per second of the play model in Chromium."""
+    for row in rows_of("web"):
+        value = f"{row['cached tokens/s']:.0f} tokens/s, {row['cached is faster by']:.0f} × no cache"
+        yield f"playground in Chromium, from character {row['position']} on", value
+
+
 def training():
     """The shipped model."""
     log = json.loads(TRAINING.read_text())
@@ -76,7 +83,7 @@ def training():
 
 def table():
     """The table as it stands in the README."""
-    parts = (decoding, caching, searching, starting, building, training)
+    parts = (decoding, caching, searching, starting, building, in_a_browser, training)
     return HEAD + "".join(f"| {what} | {value} |\n" for part in parts for what, value in part())
 
 
