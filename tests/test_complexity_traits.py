@@ -18,7 +18,7 @@ from minigpt.shapes import MODELS
         ({"layers": 129}, "layers=129 must be in 1 to 128"),
         ({"model": "GPT-5"}, "model='GPT-5' must be one of plain, MiniGPT, GPT-2 small"),
         ({"model": "DeepSeek-V2"}, "model='DeepSeek-V2' must be one of"),  # weights per token are not known
-        ({"convention": "half"}, "convention='half' must be 'full' or 'causal'"),
+        ({"convention": "half"}, "convention='half' must be one of full, causal"),
         ({"heads": 4}, "ComplexityExplorer has no 'heads': it takes"),
     ],
 )

@@ -67,7 +67,7 @@ def test_traits_follow_the_front_end():
     ("make", "message"),
     [
         (lambda: TemperatureExplorer(source="rome"), "'rome' is not among the sources .* capital"),
-        (lambda: TemperatureExplorer(temperature=-0.1), r"temperature=-0.1 must be in \[0, 2\]"),
+        (lambda: TemperatureExplorer(temperature=-0.1), r"temperature=-0.1 must be in 0 to 2, the range"),
         (lambda: TemperatureExplorer(draws=-1), "draws=-1 must be at least 0"),
         (lambda: TemperatureExplorer(seed=2**32), "seed=4294967296 must be in 0 to"),
         (lambda: TemperatureExplorer(temprature=1), "has no 'temprature': it takes"),

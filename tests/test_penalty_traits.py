@@ -20,7 +20,7 @@ from minigpt.explorers import PenaltyExplorer
         ({"frequency_penalty": float("nan")}, "frequency_penalty=nan must be a finite number"),
         ({"presence_penalty": float("inf")}, "presence_penalty=inf must be a finite number"),
         ({"no_repeat_ngram_size": 0}, "no_repeat_ngram_size=0 must be an integer of at least 1"),
-        ({"sign": "plus"}, "sign='plus' must be 'by-sign' or 'divide'"),
+        ({"sign": "plus"}, "sign='plus' must be one of by-sign, divide"),
         ({"penalty": 1.0}, "PenaltyExplorer has no 'penalty': it takes"),
     ],
 )

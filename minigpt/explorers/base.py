@@ -112,9 +112,7 @@ class OfDistribution(HasTraits):
 
     @validate("temperature")
     def _check_temperature(self, proposal):
-        if not 0 <= proposal.value <= 2:
-            raise ValueError(f"temperature={proposal.value} must be in [0, 2], the range of the slider; 0 is greedy")
-        return proposal.value
+        return check_between(proposal, 0, 2, ", the range of the slider; 0 is greedy")
 
     def likeliest(self, params, count=8):
         """Rows `(token, probability, kept)` of the likeliest tokens under these settings, and one for all others.
@@ -130,6 +128,22 @@ class OfDistribution(HasTraits):
         others = len(tokens) - len(ids)
         rest = max(0.0, 1 - float(after[ids].sum()))
         return [*rows, (f"{others:,} others", rest, rest > 0)] if others else rows
+
+
+def check_choice(proposal, names):
+    """The proposed value of a trait that is one of `names`; ValueError otherwise."""
+    name, value = proposal.trait.name, proposal.value
+    if value not in names:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(names)}")
+    return value
+
+
+def check_between(proposal, low, high, meaning=""):
+    """The proposed value of a trait from `low` to `high`; ValueError otherwise, ending with `meaning`."""
+    name, value = proposal.trait.name, proposal.value
+    if not low <= value <= high:
+        raise ValueError(f"{name}={value} must be in {low:,} to {high:,}{meaning}")
+    return value
 
 
 def check_index(proposal, items):

@@ -6,7 +6,7 @@ import torch
 from traitlets import Enum, Float, Int, List, Unicode, validate
 
 from minigpt.config import GPTConfig
-from minigpt.explorers.base import Explorer, check_index, read_prompt
+from minigpt.explorers.base import Explorer, check_between, check_choice, check_index, read_prompt
 from minigpt.kv_cache import KVCache
 
 WIDTHS = range(1, 7)
@@ -154,21 +154,15 @@ class BeamExplorer(Explorer):
 
     @validate("width")
     def _check_width(self, proposal):
-        if proposal.value not in WIDTHS:
-            raise ValueError(f"width={proposal.value} must be in 1 to {WIDTHS[-1]}: a tree is recorded for those")
-        return proposal.value
+        return check_between(proposal, WIDTHS[0], WIDTHS[-1], ": a tree is recorded for those")
 
     @validate("alpha")
     def _check_alpha(self, proposal):
-        if not -1 <= proposal.value <= 2:
-            raise ValueError(f"alpha={proposal.value} must be in [-1, 2], the range of the slider; 0 is no penalty")
-        return proposal.value
+        return check_between(proposal, -1, 2, ", the range of the slider; 0 is no penalty")
 
     @validate("form")
     def _check_form(self, proposal):
-        if proposal.value not in ("power", "gnmt"):
-            raise ValueError(f"form={proposal.value!r} must be 'power' or 'gnmt'")
-        return proposal.value
+        return check_choice(proposal, ("power", "gnmt"))
 
     @validate("step")
     def _check_step(self, proposal):

@@ -2,7 +2,7 @@
 
 from traitlets import Int, validate
 
-from minigpt.explorers.base import Explorer
+from minigpt.explorers.base import Explorer, check_between
 
 MOST, LONGEST = 12, 100_000
 SIZES = {
@@ -54,9 +54,7 @@ class CacheExplorer(Explorer):
 
     @validate("long_prompt", "long_new")
     def _check_long(self, proposal):
-        if not 1 <= proposal.value <= LONGEST:
-            raise ValueError(f"{proposal.trait.name}={proposal.value} must be in 1 to {LONGEST:,}")
-        return proposal.value
+        return check_between(proposal, 1, LONGEST)
 
     @validate("step")
     def _check_step(self, proposal):

@@ -5,7 +5,7 @@ import math
 from traitlets import Dict, Int, Unicode, default, validate
 
 from minigpt.costs import generation_flops
-from minigpt.explorers.base import Explorer
+from minigpt.explorers.base import Explorer, check_between, check_choice
 from minigpt.shapes import MODELS, ModelShape
 
 PLAIN = "plain"
@@ -70,23 +70,15 @@ class ComplexityExplorer(Explorer):
 
     @validate(*RANGES)
     def _check_size(self, proposal):
-        low, high = RANGES[proposal.trait.name]
-        if not low <= proposal.value <= high:
-            raise ValueError(f"{proposal.trait.name}={proposal.value} must be in {low} to {high:,}")
-        return proposal.value
+        return check_between(proposal, *RANGES[proposal.trait.name])
 
     @validate("model")
     def _check_model(self, proposal):
-        names = (PLAIN, *self.models)
-        if proposal.value not in names:
-            raise ValueError(f"model={proposal.value!r} must be one of {', '.join(names)}")
-        return proposal.value
+        return check_choice(proposal, (PLAIN, *self.models))
 
     @validate("convention")
     def _check_convention(self, proposal):
-        if proposal.value not in CONVENTIONS:
-            raise ValueError(f"convention={proposal.value!r} must be 'full' or 'causal'")
-        return proposal.value
+        return check_choice(proposal, CONVENTIONS)
 
     @property
     def shape(self):

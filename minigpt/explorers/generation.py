@@ -23,6 +23,7 @@ class GenerationExplorer(Explorer):
     """
 
     name = "generation"
+    scripts = ("loops.js",)
     runs = List().tag(sync=True)
     run = Int(0).tag(sync=True)
     step = Int(0).tag(sync=True)

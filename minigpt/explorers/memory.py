@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from traitlets import Dict, Int, Unicode, validate
 
 from minigpt.costs import kv_bytes, quantised_bits, users_that_fit, weight_bytes
-from minigpt.explorers.base import Explorer
+from minigpt.explorers.base import Explorer, check_between, check_choice
 from minigpt.shapes import GPUS, MODELS
 
 LONGEST, MOST_USERS, GROUP = 2**20, 1024, 32
@@ -59,17 +59,11 @@ class MemoryExplorer(Explorer):
 
     @validate(*CHOICES)
     def _check_choice(self, proposal):
-        name, value = proposal.trait.name, proposal.value
-        if value not in CHOICES[name]:
-            raise ValueError(f"{name}={value!r} must be one of {', '.join(CHOICES[name])}")
-        return value
+        return check_choice(proposal, CHOICES[proposal.trait.name])
 
     @validate(*RANGES)
     def _check_range(self, proposal):
-        name, value = proposal.trait.name, proposal.value
-        if not 1 <= value <= RANGES[name]:
-            raise ValueError(f"{name}={value} must be in 1 to {RANGES[name]:,}")
-        return value
+        return check_between(proposal, 1, RANGES[proposal.trait.name])
 
     @property
     def shape(self):

@@ -3,7 +3,7 @@
 import torch
 from traitlets import Float, Int, List, Unicode, validate
 
-from minigpt.explorers.base import Explorer
+from minigpt.explorers.base import Explorer, check_choice
 from minigpt.explorers.distributions import catalogue, distribution, entry, real
 from minigpt.sampling import SamplingParams, apply, bind
 
@@ -68,9 +68,7 @@ class PenaltyExplorer(Explorer):
 
     @validate("sign")
     def _check_sign(self, proposal):
-        if proposal.value not in ("by-sign", "divide"):
-            raise ValueError(f"sign={proposal.value!r} must be 'by-sign' or 'divide'")
-        return proposal.value
+        return check_choice(proposal, ("by-sign", "divide"))
 
     def text(self):
         """The text shown: `(ids (1, S), how many are prompt)`."""

@@ -2,7 +2,7 @@
 
 from traitlets import Int, validate
 
-from minigpt.explorers.base import Explorer, OfDistribution
+from minigpt.explorers.base import Explorer, OfDistribution, check_between
 from minigpt.sampling import SamplingParams
 
 
@@ -31,9 +31,7 @@ class TemperatureExplorer(OfDistribution, Explorer):
 
     @validate("seed")
     def _check_seed(self, proposal):
-        if not 0 <= proposal.value < 2**32:
-            raise ValueError(f"seed={proposal.value} must be in 0 to 2**32 - 1")
-        return proposal.value
+        return check_between(proposal, 0, 2**32 - 1)
 
     def picture(self):
         """The likeliest tokens at this temperature."""

@@ -2,7 +2,7 @@
 
 from traitlets import Float, Int, Unicode, validate
 
-from minigpt.explorers.base import Explorer, OfDistribution
+from minigpt.explorers.base import Explorer, OfDistribution, check_between
 from minigpt.explorers.distributions import entry
 from minigpt.sampling import SamplingParams
 
@@ -38,9 +38,7 @@ class TruncationExplorer(OfDistribution, Explorer):
 
     @validate("rows")
     def _check_rows(self, proposal):
-        if not 1 <= proposal.value <= 60:
-            raise ValueError(f"rows={proposal.value} must be in 1 to 60: the others share one summary row")
-        return proposal.value
+        return check_between(proposal, 1, 60, ": the others share one summary row")
 
     def _params(self, value):
         """The settings shown; `SamplingParams` says what is wrong with a value."""

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 from build import HTML, is_current
 from figures import PROBE, page_of, scripts_of
 from playwright.sync_api import sync_playwright
@@ -26,6 +27,7 @@ FLAGS = (
     "--disable-sync",
 )
 ASK = Path(__file__).with_name("ask.js")
+torch.set_num_threads(1)  # the other core is the browser's: threads that wait for it spin
 # The theme writes this line on the first visit of every page; it is none of ours.
 FROM_THE_THEME = "Got invalid theme mode"
 

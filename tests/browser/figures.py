@@ -21,9 +21,10 @@ globalThis.probe = {
     probe.figure = place.querySelector(".nt-figure");
     for (let i = 0; i < 200 && probe.figure.getAttribute("aria-busy") === "true"; i++)
       await new Promise((resolve) => setTimeout(resolve, 50));
-    probe.press("Table");
+    probe.button("Table")?.click();
   },
-  press(text) { [...probe.figure.querySelectorAll("button")].find((b) => b.textContent === text).click(); },
+  button: (text) => [...probe.figure.querySelectorAll("button")].find((b) => b.textContent === text),
+  press(text) { probe.button(text).click(); },
   async set(changes) {
     for (const [key, value] of Object.entries(changes)) probe.model.set(key, value);
     for (let i = 0; i < 200 && (i === 0 || probe.figure.getAttribute("aria-busy") === "true"); i++)

@@ -14,7 +14,7 @@ from minigpt.explorers.distributions import catalogue
 from minigpt.explorers.weights import NAMES, write
 from minigpt.sampling import ORDERS, Uniforms
 
-FIGURES = (SimpleNamespace(scripts=("engine.js",), name="session"),)  # no figure: the scripts alone
+FIGURES = (SimpleNamespace(scripts=("loops.js", "engine.js"), name="session"),)  # no figure: the scripts alone
 ORDER = {order["name"]: order["rules"] for order in catalogue()["orders"]}
 CONTEXT, KEEP = 256, 128
 PROMPTS = 20

@@ -24,11 +24,11 @@ READ = """() => {
   const cells = (line) => [...line.cells].map((cell) => cell.textContent);
   return {
     text: text.map((span) => span.textContent.replace("↵\\n", "\\n")).join(""),
-    titles: text.map((span) => span.title),
     loops: text.filter((span) => span.classList.contains("nt-loop")).length,
     counts: Object.fromEntries([...figure.querySelectorAll(".nt-counts tbody tr")].map(cells)
       .map(([name, ...rest]) => [name, rest])),
     notice: figure.querySelector(".nt-notice").textContent,
+    about: figure.querySelector(".nt-about").textContent,
     words: figure.querySelector(".nt-readout").textContent,
   };
 }"""
@@ -48,10 +48,10 @@ def steps(page, n):
     """Press Step n times, each time as soon as the next distribution is there."""
     page.evaluate(
         """async (n) => {
-          const step = [...probe.figure.querySelectorAll("button")].find((b) => b.textContent === "Step");
+          const bars = probe.figure.querySelector(".nt-rows");
           for (let i = 0; i < n; i++) {
-            for (let wait = 0; step.disabled && wait < 500; wait++) await new Promise((done) => setTimeout(done, 2));
-            step.click();
+            while (bars.ariaBusy === "true") await new Promise((done) => setTimeout(done, 2));
+            probe.press("Step");
           }
         }""",
         n,
@@ -62,9 +62,15 @@ def steps(page, n):
 
 def settle(page):
     page.wait_for_function(
-        """() => probe.figure.getAttribute("aria-busy") === "false" &&
-        ![...probe.figure.querySelectorAll("button")].find((b) => b.textContent === "Step").disabled"""
+        "[probe.figure, probe.figure.querySelector('.nt-rows')].every((node) => node.ariaBusy === 'false')"
     )
+
+
+def finish(page):
+    """Wait until Run has written all it writes."""
+    page.wait_for_function("probe.button('Run')")
+    settle(page)
+    return read(page)
 
 
 def expected(explorer, n):
@@ -86,6 +92,11 @@ def random_explorer(pick, cached):
         "repetition_penalty": pick.choice((1.0, 1.2)),
         "frequency_penalty": pick.choice((0.0, 0.3)),
         "presence_penalty": pick.choice((0.0, -0.4)),
+        "no_repeat_ngram_size": pick.choice((0, 5)),
+        "typical_p": pick.choice((1.0, 0.9)),
+        "epsilon": pick.choice((0.0, 0.01)),
+        "eta": pick.choice((0.0, 0.02)),
+        "top_n_sigma": pick.choice((0.0, 1.5)),
         "seed": pick.randrange(2**32),
     }
     return PlaygroundExplorer(**settings, order=order, cached=cached)
@@ -130,23 +141,77 @@ def test_run_stop_back_and_from_the_prompt(page):
     assert steps(page, n)["text"] == first[:n]
 
 
-def test_picking_and_going_back_by_the_text(page):
-    """A character picked is written; one pressed in the text takes back what follows; another seed goes elsewhere."""
-    explorer = PlaygroundExplorer(model="shakespeare", temperature=1.0, seed=2)
-    mount(page, explorer)
+def test_picking_a_character(page):
+    """One that is picked below the bars is written, whatever the seed would have drawn; the text says whose it is."""
+    mount(page, PlaygroundExplorer(model="shakespeare", temperature=1.0, seed=2))
     settle(page)
     offer = page.locator(".nt-vocabulary button")
     name = offer.nth(3).text_content()
     offer.nth(3).click()
     settle(page)
+    page.locator(".nt-play > [data-step='0']").click()
     found = read(page)
-    assert found["text"] == name.replace("↵", "\n").replace("␣", " ") and found["titles"][0].endswith("picked by you")
+    assert found["text"] == name.replace("↵", "\n").replace("␣", " ")
+    assert re.match(rf"Character 1, {re.escape(name)}: .+% from the model, picked by you\.", found["about"])
+
+
+def test_the_bars_show_what_step_writes(page):
+    """The row that is outlined, twenty times, is that of the next character, or of the others."""
+    mount(page, PlaygroundExplorer(model="shakespeare", temperature=1.5, seed=8))
+    settle(page)
+    marked = set()
+    for i in range(20):
+        outlined = page.locator(".nt-row.nt-chosen .nt-token").all_text_contents()
+        text = steps(page, 1)["text"]
+        (name,) = outlined
+        shown = {"\n": "↵", " ": "␣"}.get(text[i], text[i])
+        assert name in (shown, "65 others")
+        marked.add(name == shown)
+    assert True in marked
+
+
+def about(explorer, n, step):
+    """What the figure says of a character: its probability in the model, and what else could have come."""
+    model, tokenizer = load(explorer.model)
+    ids = torch.tensor([tokenizer.encode(explorer.prompt)])
+    ids = generate(model, ids, max_new_tokens=n, params=explorer.params).token_ids
+    place = ids.size(1) - n + step
+    with torch.no_grad():
+        p = model(ids[:, :place])[0, -1].double().softmax(-1)
+    likeliest = [i for i in p.argsort(descending=True).tolist()[:5] if i != ids[0, place]][:4]
+    names = [tokenizer.token_text(i) for i in likeliest]
+    return float(p[ids[0, place]]), [
+        f"{name} {100 * p[i]:.1f}\u202f%" for name, i in zip(names, likeliest, strict=True)
+    ]
+
+
+def test_what_else_could_have_come(page):
+    """Pointed at, a character tells it; pressed, it offers the others and the way back; another seed goes elsewhere."""
+    explorer = PlaygroundExplorer(model="shakespeare", temperature=1.0, seed=2)
+    mount(page, explorer)
+    settle(page)
     longer = steps(page, 20)
-    assert re.fullmatch(r".+, .+%; instead: .+%", longer["titles"][5])
+    p, others = about(explorer, 20, 10)
+    character = page.locator(".nt-play > [data-step='10']")
+    character.hover()
+    said = read(page)["about"]
+    assert said.startswith("Character 11, ") and f"{100 * p:.2f}" in said and said.endswith("".join(others))
+    assert page.locator(".nt-about button").count() == 0
+    character.click()
+    assert page.locator(".nt-about button").all_text_contents() == [*others, "Back to here"]
+
+    page.locator(".nt-about button").nth(1).click()
+    settle(page)
+    token = others[1][0]
+    branch = longer["text"][:10] + {"↵": "\n", "␣": " "}.get(token, token)
+    assert read(page)["text"] == branch
+    assert steps(page, 3)["text"].startswith(branch)
+
     page.locator(".nt-play > [data-step='10']").click()
+    page.evaluate("probe.press('Back to here')")
     settle(page)
     back = read(page)
-    assert back["text"] == longer["text"][:10] and int(back["counts"]["taken back"][0]) == 11
+    assert back["text"] == longer["text"][:10] and int(back["counts"]["taken back"][0]) == 14
     page.evaluate("probe.model.set('seed', 99)")
     settle(page)
     other = steps(page, 11)["text"]
@@ -154,19 +219,77 @@ def test_picking_and_going_back_by_the_text(page):
 
 
 def test_the_loop_and_its_ends(page):
-    """The first preset loops and says so; either knob breaks it."""
+    """The first preset runs into a loop and says so; either of the next two breaks it."""
     mount(page, PlaygroundExplorer())
     for name, loops in (("a loop", True), ("broken by temperature", False), ("broken by a penalty", False)):
         press_preset(page, name)
-        settle(page)
-        page.evaluate("probe.press('Run')")
-        page.wait_for_function("probe.figure.querySelectorAll('.nt-play > [data-step]').length > 700")
-        page.evaluate("probe.press('Stop')")
-        settle(page)
-        found = read(page)
+        found = finish(page)
+        assert len(found["text"]) == 1000
         assert ("It loops" in found["words"]) == loops, name
         if loops:
             assert found["loops"] > 350
+
+
+def test_a_setting_changes_what_runs(page):
+    """While it runs, a knob holds from the next character on; with the cache off the text begins again and goes on."""
+    mount(page, PlaygroundExplorer())
+    page.evaluate("probe.press('Run')")
+    page.wait_for_function("probe.figure.querySelectorAll('.nt-play > [data-step]').length > 100")
+    page.evaluate("probe.model.set('frequency_penalty', 0.5)")
+    assert "It loops" not in finish(page)["words"]
+    page.evaluate("probe.press('Run')")
+    page.evaluate("probe.model.set('cached', false)")
+    page.wait_for_function("probe.figure.querySelectorAll('.nt-play > [data-step]').length > 20")
+    page.evaluate("probe.press('Stop')")
+    settle(page)
+    found = read(page)
+    explorer = PlaygroundExplorer(frequency_penalty=0.5, cached=False)
+    assert found["text"] == expected(explorer, len(found["text"]))
+    tokens = f"{tokens_through_model(7, len(found['text']), cached=False):,}"
+    assert found["counts"]["tokens through the model"] == [tokens, tokens]
+
+
+def test_rules_that_an_engine_lacks(page):
+    """They are greyed, say why, and do nothing; the others count as on."""
+    mount(page, PlaygroundExplorer(temperature=1.0, typical_p=0.5, no_repeat_ngram_size=3, top_k=9, order="vllm"))
+    settle(page)
+    page.locator("summary").click()
+    for label, says in (("typical τ", "not in vLLM"), ("no-repeat n-gram", "not in vLLM"), ("top-k", "9")):
+        slider = page.get_by_role("slider", name=label)
+        assert slider.get_attribute("aria-valuetext") == says and slider.is_disabled() == (says != "9")
+    assert page.locator("summary").text_content() == "More rules (3 on)"
+    assert "9 of 75 characters can come" in read(page)["words"]
+    page.evaluate("probe.model.set('order', 'huggingface')")
+    settle(page)
+    assert page.get_by_role("slider", name="typical τ").is_enabled()
+    assert "9 of 75 characters can come" not in read(page)["words"]
+
+
+def test_work_comes_in_slices(page):
+    """By a clock that ticks once a look, no turn of the page's loop runs longer than a slice; after Stop none runs."""
+    mount(page, PlaygroundExplorer(cached=False, prompt="To be, or not to be. " * 11, slide=False))
+    settle(page)
+    turns = page.evaluate("""async () => {
+      const { Model } = nextToken.engine, forward = Model.prototype.forward, later = window.setTimeout;
+      let now = 0, tokens = 0;
+      const turns = [];
+      performance.now = () => ++now;
+      Model.prototype.forward = function (...given) { tokens++; return forward.apply(this, given); };
+      window.setTimeout = (run, ...rest) => later(() => {
+        tokens = 0;
+        run();
+        if (tokens) turns.push(tokens);
+      }, ...rest);
+      probe.press("Run");
+      while (turns.length < 40) await new Promise((resolve) => later(resolve, 1));
+      probe.press("Stop");
+      tokens = 0;
+      await new Promise((resolve) => later(resolve, 300));
+      const written = probe.figure.querySelectorAll(".nt-play > [data-step]").length;
+      await new Promise((resolve) => later(resolve, 300));
+      return { turns, more: probe.figure.querySelectorAll(".nt-play > [data-step]").length - written };
+    }""")
+    assert max(turns["turns"]) <= 14 and turns["more"] == 0, turns
 
 
 def test_the_end_of_the_context(page):
@@ -208,6 +331,12 @@ def test_a_link_carries_everything(page, show):
     carried = page.evaluate("(keys) => keys.map((key) => probe.model.get(key))", list(explorer.state))
     assert carried == list(explorer.state.values())
 
+    page.evaluate(
+        "(hash) => { location.hash = hash; }", "play=" + quote(json.dumps({"prompt": "Ay,", "top_n_sigma": 1}))
+    )
+    settle(page)
+    assert page.evaluate("[probe.model.get('prompt'), probe.model.get('top_n_sigma')]") == ["Ay,", 1]
+
     wrong = {
         "prompt": HOSTILE,
         "temperature": "hot",
@@ -241,19 +370,78 @@ def test_attention_can_be_shown(page):
 
 
 def test_keyboard(page):
-    """Everything can be reached and has a name; Enter writes a step."""
+    """Everything can be reached and has a name."""
     mount(page, PlaygroundExplorer())
     settle(page)
-    assert check_tab_stops(page) >= 25
-    page.get_by_role("button", name="Step").focus()
+    page.locator("summary").click()
+    assert check_tab_stops(page) >= 35
+
+
+def test_a_minute_by_keyboard_alone(page):
+    """Make it loop, break the loop with one knob, see what the cache saves, and look at one character."""
+    mount(page, PlaygroundExplorer())
+    settle(page)
+    page.get_by_role("button", name="Run").focus()
+    page.keyboard.press("Enter")
+    assert "It loops" in finish(page)["words"]
+    page.get_by_role("slider", name="temperature T").focus()
+    for _ in range(16):
+        page.keyboard.press("ArrowRight")
+    page.get_by_role("button", name="From the prompt").focus()
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Run").focus()
+    page.keyboard.press("Enter")
+    found = finish(page)
+    assert "It loops" not in found["words"]
+    first = found["text"][:30]
+
+    text = page.locator(".nt-play")
+    text.focus()
+    for keys, place in (("End", 1000), ("ArrowLeft", 999), ("Home", 1), ("ArrowLeft", 1), ("ArrowRight", 2)):
+        page.keyboard.press(keys)
+        assert read(page)["about"].startswith(f"Character {place:,}, "), keys
+    page.keyboard.press("Escape")
+    assert read(page)["about"].startswith("Point at")
+    page.keyboard.press("Home")
     page.keyboard.press("Enter")
     settle(page)
-    assert len(read(page)["text"]) == 1
+    assert read(page)["text"] == ""
+
+    page.locator("input[value=on]").focus()
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    page.get_by_role("button", name="Step").focus()
+    for n in range(1, 31):
+        page.keyboard.press("Enter")
+        page.wait_for_function("(n) => probe.figure.querySelectorAll('.nt-play > [data-step]').length === n", arg=n)
+    found = read(page)
+    assert found["text"] == first
+    assert int(found["counts"]["tokens through the model"][0]) == tokens_through_model(7, 30, cached=False)
+    assert int(found["counts"]["with a cache"][1]) == tokens_through_model(7, 30, cached=True)
 
 
+def test_the_small_form(page):
+    """It runs, loops and is broken like the whole one; its link leads there with its settings."""
+    mount(page, PlaygroundExplorer(small=True))
+    settle(page)
+    press_preset(page, "a loop")
+    assert "It loops" in finish(page)["words"]
+    page.get_by_role("slider", name="frequency f").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    address = page.get_by_role("link").get_attribute("href")
+    page.evaluate("(hash) => { location.hash = hash; }", address.partition("#")[2])
+    assert address.startswith("playground.html#play=")
+    mount(page, PlaygroundExplorer())
+    settle(page)
+    assert page.evaluate("probe.model.get('frequency_penalty')") == 0.5
+    assert check_tab_stops(page) >= 15
+
+
+@pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("dark", [False, True])
-def test_narrow_screens(show, dark):
-    page = show(PlaygroundExplorer().to_html(), width=390, dark=dark)
+def test_narrow_screens(show, dark, small):
+    page = show(PlaygroundExplorer(small=small).to_html(), width=390, dark=dark)
     check_fits(page, 390)
     assert page.log.complaints == []
 

@@ -50,15 +50,17 @@
     const button = h("button", { type: "button", class: "nt-reset", "aria-label": TEXT.reset(label), click: reset }, "↺");
     return {
       node: h("div", { class: "nt-control nt-slider" }, h("div", null, name, output, button), input),
-      set(value, { stops, home, format, label: text = label }) {
+      // `lacking`: why the slider can do nothing now, if so.
+      set(value, { stops, home, format, label: text = label, lacking = null }) {
         now = { stops, home };
         input.max = stops.length - 1;
         input.value = nearest(stops, value);
         name.textContent = text;
         button.title = TEXT.reset(text);
-        output.textContent = format(value);
+        output.textContent = lacking ?? format(value);
         input.setAttribute("aria-valuetext", output.textContent);
-        button.disabled = value === home;
+        input.disabled = lacking !== null;
+        button.disabled = input.disabled || value === home;
       },
     };
   }
@@ -234,11 +236,11 @@
   }
   const plain = (cell) => (cell === -Infinity ? "-inf" : String(cell));
   // A button that copies what `read` gives at that moment.
-  function copier(read, attributes) {
-    const copy = button(TEXT.copy, () => {
+  function copier(read, attributes, name = TEXT.copy) {
+    const copy = button(name, () => {
       put(read());
       copy.textContent = TEXT.copied;
-      setTimeout(() => { copy.textContent = TEXT.copy; }, 1500);
+      setTimeout(() => { copy.textContent = name; }, 1500);
     }, attributes);
     return copy;
   }

@@ -78,21 +78,17 @@
     return { update, dispose() { steps.pause(); words.stop(); } };
   });
 
-  // A recorded run with what the figure derives from it: running sums, and where a window of tokens repeats.
+  // A recorded run with what the figure derives from it: the running sums, and what repeats up to each step.
   const known = new WeakMap();
   function read(run) {
     if (!run) throw new RangeError(TEXT.none);
     if (!known.has(run)) {
-      const ids = [...run.prompt_ids, ...run.steps.map((step) => step.id)], seen = new Set();
-      const repeats = ids.map((_, i) => {
-        if (i + 1 < WINDOW) return false;
-        const window = ids.slice(i + 1 - WINDOW, i + 1).join();
-        return seen.has(window) || !seen.add(window);
-      });
+      const ids = [...run.prompt_ids, ...run.steps.map((step) => step.id)], P = run.prompt_ids.length, marked = [];
       let sum = 0;
       known.set(run, {
         ...run,
-        repeats: repeats.slice(run.prompt_ids.length), // does the window that ends here repeat?
+        // Of each new token up to `step`: is it in a window that stood in the text before?
+        repeats: (step) => (marked[step] ??= ns.repeats(ids.slice(0, P + step + 1), WINDOW).marked.slice(P)),
         words: run.steps.some(({ text }) => text.length > 1), // then tokens are set apart
         sums: run.steps.map((step) => (sum += step.logprob)),
       });
@@ -103,11 +99,10 @@
   // Stretches [from, to) of the new tokens up to `step` that stood in the text before.
   function stretches({ repeats }, step) {
     const found = [];
-    repeats.slice(0, step + 1).forEach((repeat, i) => {
+    repeats(step).forEach((repeat, i) => {
       if (!repeat) return;
-      const from = Math.max(0, i + 1 - WINDOW);
-      if (found.length && from <= found.at(-1)[1]) found.at(-1)[1] = i + 1;
-      else found.push([from, i + 1]);
+      if (found.at(-1)?.[1] === i) found.at(-1)[1] = i + 1;
+      else found.push([i, i + 1]);
     });
     return found;
   }
@@ -133,10 +128,9 @@
 
   // The prompt, the tokens so far, the new one outlined. Words stay words; only line breaks and fragments are marked.
   function drawText(node, run, step) {
-    const { h } = ns.chart, loops = stretches(run, step);
+    const { h } = ns.chart, looped = run.repeats(step);
     const pieces = run.steps.slice(0, step + 1).map(({ id, text }, i) => {
-      const looped = loops.some(([from, to]) => from <= i && i < to);
-      const kind = [i === step && "nt-new", looped && "nt-loop"].filter(Boolean).join(" ");
+      const kind = [i === step && "nt-new", looped[i] && "nt-loop"].filter(Boolean).join(" ");
       const blank = text ? [] : [h("span", { class: "nt-blank" }, run.tokens[id])];
       const lines = text.split(/(\n)/).map((part) => (part === "\n" ? [h("span", { class: "nt-blank" }, "↵"), "\n"] : part));
       return h("span", { class: kind, "data-step": i }, blank, lines.flat());
@@ -161,6 +155,6 @@
     const rows = candidates(run, step), rank = rows.findIndex((row) => row.chosen), row = rows[rank];
     const listed = rank < run.steps[step].top.length;
     return TEXT.sentence(step + 1, row.token, percent(row.p), listed ? TEXT.rank(rank + 1) : TEXT.outside) +
-      TEXT.sums(fixed(run.sums[step]), fixed(Math.exp(-run.sums[step] / (step + 1)))) + (run.repeats[step] ? TEXT.loop(WINDOW) : "");
+      TEXT.sums(fixed(run.sums[step]), fixed(Math.exp(-run.sums[step] / (step + 1)))) + (run.repeats(step)[step] ? TEXT.loop(WINDOW) : "");
   }
 })(globalThis);

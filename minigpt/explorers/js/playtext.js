@@ -1,0 +1,131 @@
+// The text of the playground: a span a character. Each new one can be pointed at or reached with the arrow keys, which
+// tells how likely it was and what else could have come; from a chosen one the reader goes back, or off on another branch.
+(function (root) {
+  const ns = (root.nextToken ??= {});
+  const { percent, thousands } = ns.chart;
+  const SHOWN = 1000; // characters
+  const TEXT = {
+    text: "The text: prompt, then what the model wrote. Arrow keys choose a character, Enter goes back to it.",
+    hint: "Point at a character to see what else could have come; press it to go back there.",
+    earlier: (n) => `… ${thousands(n)} earlier characters\n`,
+    about: (n, token, p, q) => `Character ${thousands(n)}, ${token}: ${p} from the model, ${q} after the rules.`,
+    own: (n, token, p) => `Character ${thousands(n)}, ${token}: ${p} from the model, picked by you.`,
+    instead: "Instead:",
+    other: (token, p) => `${token} ${p}`,
+    back: "Back to here",
+  };
+
+  // `back(step)` takes back the new character `step` and all after it; `branch(step, id)` writes another one there.
+  ns.playText = ({ back, branch }) => {
+    const { h, button } = ns.chart;
+    const earlier = h("span", { class: "nt-prompt" });
+    const node = h("div", {
+      class: "nt-text nt-play", role: "group", tabindex: 0, "aria-label": TEXT.text, keydown: onKey,
+      click: (event) => choose(stepAt(event)), pointerover: (event) => point(stepAt(event)), pointerleave: () => point(null),
+    }, earlier);
+    const card = h("div", { class: "nt-about", role: "status" });
+    let told = []; // of each new character shown: { id, token, p, q, own, others: [{ id, token, p }] }
+    let glyphs = [], first = 0, prompt = 0, last = -1; // spans, the first one's place, the prompt's length, the last new step
+    let chosen = null, pointed = null, shown = null; // steps; what the card shows
+
+    const stepAt = ({ target }) => (target.dataset.step === undefined ? null : Number(target.dataset.step));
+    const glyph = (step) => glyphs[step + prompt - first];
+
+    function choose(step) {
+      glyph(chosen)?.node.classList.remove("nt-at");
+      chosen = step !== null && told[step] ? step : null;
+      if (chosen !== null) {
+        const { node: span } = glyph(chosen);
+        span.classList.add("nt-at");
+        const above = span.offsetTop - node.offsetTop;
+        if (above < node.scrollTop || above > node.scrollTop + node.clientHeight - 30) node.scrollTop = above - node.clientHeight / 2;
+      }
+      drawCard();
+    }
+    function point(step) {
+      pointed = step;
+      drawCard();
+    }
+    function onKey(event) {
+      const from = chosen ?? last + 1, { key } = event;
+      const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: Math.max(0, first - prompt), End: last }[key];
+      if (to !== undefined) choose(told[to] ? to : chosen);
+      else if (key === "Escape") choose(null);
+      else if (key === "Enter" && chosen !== null) back(chosen);
+      else return;
+      event.preventDefault();
+      event.stopPropagation(); // the theme turns pages with the arrows
+    }
+
+    // The chosen character with its buttons; else the one pointed at.
+    function drawCard() {
+      const step = chosen ?? pointed, facts = told[step], key = facts ? `${step} ${facts.id} ${chosen}` : "";
+      if (key === shown) return;
+      shown = key;
+      if (!facts) return card.replaceChildren(TEXT.hint);
+      const { token, p, q, own, others } = facts, say = own ? TEXT.own : TEXT.about;
+      const offers = others.map((other) => {
+        const text = TEXT.other(other.token, percent(other.p, 1));
+        return chosen === null ? h("span", null, text) : button(text, () => branch(step, other.id));
+      });
+      card.replaceChildren(h("span", null, say(step + 1, token, percent(p), percent(q))), TEXT.instead, ...offers,
+        ...(chosen === null ? [] : [button(TEXT.back, () => back(step))]));
+    }
+
+    function dress(at, id, character, kind, share) {
+      let glyph = glyphs[at - first];
+      if (!glyph) {
+        glyph = { node: h("span", { "data-step": at < prompt ? null : at - prompt }) };
+        glyphs.push(glyph);
+        node.append(glyph.node);
+      }
+      if (glyph.id !== id) glyph.node.replaceChildren(...(character === "\n" ? [h("span", { class: "nt-blank" }, "↵"), "\n"] : [character]));
+      if (glyph.kind !== kind) glyph.node.className = kind;
+      if (glyph.share !== share) glyph.node.style.setProperty("--nt-share", share);
+      Object.assign(glyph, { id, kind, share });
+    }
+
+    function restart(promptLength, from) {
+      node.replaceChildren(earlier);
+      glyphs = [];
+      [first, prompt, last] = [from, promptLength, -1];
+    }
+
+    return {
+      nodes: [node, card],
+      told: (step) => told[step],
+      // What is to be said of the new character `step`.
+      tell(step, facts) {
+        told[step] = facts;
+        delete told[step - SHOWN];
+      },
+      // `ids`: the text; `tint(at)`: 0 to 1, of a place in it; `marked`: of the last SHOWN, which ones repeat.
+      draw({ ids, promptLength, characters, tint, marked }) {
+        const from = Math.max(0, ids.length - SHOWN), before = last;
+        if (promptLength !== prompt || from < first || from > first + glyphs.length) restart(promptLength, from);
+        for (; first < from; first++) glyphs.shift().node.remove();
+        while (glyphs.length > ids.length - from) glyphs.pop().node.remove();
+        last = ids.length - prompt - 1;
+        told.length = Math.min(told.length, last + 1);
+        if (!told[chosen]) chosen = null;
+        for (let at = from; at < ids.length; at++) {
+          const kind = [at < prompt && "nt-prompt", marked[at - from] && "nt-loop", at - prompt === last && at >= prompt && "nt-new",
+            at - prompt === chosen && "nt-at"].filter(Boolean).join(" ");
+          dress(at, ids[at], characters[ids[at]], kind, tint(at).toFixed(3));
+        }
+        earlier.textContent = from ? TEXT.earlier(from) : "";
+        if (last !== before) node.scrollTop = node.scrollHeight;
+        drawCard();
+      },
+      release: () => choose(null),
+      // Another text begins.
+      clear() {
+        told = [];
+        chosen = pointed = null;
+        restart(0, 0);
+        drawCard();
+      },
+    };
+  };
+  ns.playText.SHOWN = SHOWN;
+})(globalThis);
