@@ -69,8 +69,13 @@ def building():
 def in_a_browser():
     """The playground: tokens per second of the play model in Chromium."""
     for row in rows_of("web"):
-        value = f"{row['cached tokens/s']:.0f} tokens/s, {row['cached is faster by']:.0f} × no cache"
-        yield f"playground in Chromium, from character {row['position']} on", value
+        faster = f"{row['cached is faster by']:.0f} × no cache for {row['ratio of tokens']:.0f} × fewer tokens"
+        what = f"playground in Chromium, from character {row['position']} on"
+        yield what, f"{row['cached tokens/s']:.0f} tokens/s, {faster}"
+    settings = json.loads((RESULTS / "web.json").read_text())["settings"]
+    for name, value in settings.items():
+        if " ms " in name:
+            yield f"playground, {name.replace(' ms', '')}", f"{value:.0f} ms"
 
 
 def training():

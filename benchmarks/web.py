@@ -1,6 +1,7 @@
-"""The play model in headless Chromium: tokens per second with its cache early and late in a text, and without one."""
+"""The play model in headless Chromium: tokens per second with and without its cache; how soon it starts and stops."""
 
 import argparse
+import random
 import shutil
 import statistics
 import sys
@@ -20,6 +21,7 @@ from minigpt.explorers.weights import write  # noqa: E402
 
 POSITIONS, NEW = (16, 240), 16
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+LATE = {"model": "shakespeare", "prompt": "x" * 240, "cached": False, "slide": False}
 ENGINE = SimpleNamespace(scripts=("engine.js",), name="session")
 
 # Seconds for new tokens after a prompt that has been read, greedy.
@@ -40,6 +42,25 @@ FIRST = """() => new Promise((resolve) => {
   const look = () => (there() ? resolve(performance.now()) : setTimeout(look, 5));
   look();
 })"""
+# When the reader pressed Stop, by the browser's own clock, and when the text last changed.
+WATCH = """() => {
+  const [text, run] = [".nt-play", ".nt-run"].map((name) => document.querySelector(name));
+  run.addEventListener("click", (event) => { window.pressed = event.timeStamp; }, true);
+  new MutationObserver(() => { window.changed = performance.now(); }).observe(text, { childList: true });
+}"""
+
+
+def stop_times(page, repeats):
+    """Milliseconds from a press of Stop to the last change of the text, where a pass takes longest."""
+    page.evaluate(WATCH)
+    for _ in range(repeats):
+        page.get_by_role("button", name="From the prompt").click()
+        page.get_by_role("button", name="Run").click()
+        page.wait_for_function("document.querySelectorAll('.nt-play > [data-step]').length > 1")
+        page.wait_for_timeout(random.randrange(200))
+        page.get_by_role("button", name="Stop").click()
+        page.wait_for_timeout(600)
+        yield max(0, page.evaluate("changed - pressed"))
 
 
 def main():
@@ -78,14 +99,19 @@ def main():
                 page.goto(path.as_uri())
                 ready.append(page.evaluate(FIRST))
                 page.close()
+            path.write_text(page_of([PlaygroundExplorer(**LATE).to_html()], scripts_of(PlaygroundExplorer)))
+            page = browser.new_page()
+            page.goto(path.as_uri())
+            page.evaluate(FIRST)
+            stops = list(stop_times(page, options.repeats))
         finally:
             path.unlink(missing_ok=True)
             version = browser.version
             browser.close()
     settings = {"model": "shakespeare", "new tokens": NEW, "chromium": version, "repeats": options.repeats}
-    report(
-        "web", {**settings, "first distribution, median ms after the start of loading": statistics.median(ready)}, rows
-    )
+    settings["median ms from loading to the first distribution"] = statistics.median(ready)
+    settings["largest ms from Stop to the last change, no cache"] = max(stops)
+    report("web", settings, rows)
 
 
 if __name__ == "__main__":

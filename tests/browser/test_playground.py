@@ -18,6 +18,7 @@ from minigpt.sampling import ORDERS
 
 FIGURES = (PlaygroundExplorer,)
 SETTINGS = 12  # random ones
+RUN = 600  # characters that one press of Run writes
 
 READ = """() => {
   const { figure } = probe, text = [...figure.querySelectorAll(".nt-play > [data-step]")];
@@ -224,10 +225,10 @@ def test_the_loop_and_its_ends(page):
     for name, loops in (("a loop", True), ("broken by temperature", False), ("broken by a penalty", False)):
         press_preset(page, name)
         found = finish(page)
-        assert len(found["text"]) == 1000
+        assert len(found["text"]) == RUN
         assert ("It loops" in found["words"]) == loops, name
         if loops:
-            assert found["loops"] > 350
+            assert found["loops"] > 250
 
 
 def test_a_setting_changes_what_runs(page):
@@ -397,7 +398,7 @@ def test_a_minute_by_keyboard_alone(page):
 
     text = page.locator(".nt-play")
     text.focus()
-    for keys, place in (("End", 1000), ("ArrowLeft", 999), ("Home", 1), ("ArrowLeft", 1), ("ArrowRight", 2)):
+    for keys, place in (("End", RUN), ("ArrowLeft", RUN - 1), ("Home", 1), ("ArrowLeft", 1), ("ArrowRight", 2)):
         page.keyboard.press(keys)
         assert read(page)["about"].startswith(f"Character {place:,}, "), keys
     page.keyboard.press("Escape")
@@ -435,7 +436,7 @@ def test_the_small_form(page):
     mount(page, PlaygroundExplorer())
     settle(page)
     assert page.evaluate("probe.model.get('frequency_penalty')") == 0.5
-    assert check_tab_stops(page) >= 15
+    assert check_tab_stops(page) >= 20
 
 
 @pytest.mark.parametrize("small", [False, True])

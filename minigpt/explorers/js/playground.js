@@ -4,14 +4,14 @@
   const { fixed, percent, short, thousands } = ns.chart;
   const LIKELIEST = { true: 5, false: 10 }; // rows of bars, small or not
   const SLICE = 12, REDRAW = 60; // milliseconds of work at a time, and between two pictures while it runs
-  const RUN = 1000; // characters that Run writes, unless it is stopped
+  const RUN = 600; // characters that Run writes, unless it is stopped
   const WHOLE = "playground.html"; // the page of the whole figure, beside that of a small one
   const TEXT = {
     presets: "Try",
     examples: [
       ["a loop", { model: "shakespeare-early", temperature: 0 }],
       ["broken by temperature", { model: "shakespeare-early", temperature: 0.8 }],
-      ["broken by a penalty", { model: "shakespeare-early", temperature: 0, frequency_penalty: 0.5 }],
+      ["broken by a penalty", { model: "shakespeare-early", temperature: 0, frequency_penalty: 0.1 }],
       ["the finished model", { model: "shakespeare", temperature: 0.8, top_p: 0.95 }],
     ],
     prompt: "Prompt",
@@ -36,7 +36,7 @@
     back: "Back one",
     again: "From the prompt",
     link: "Copy link",
-    whole: "All of it in the playground",
+    whole: "Every rule, seeds, branches and attention: the playground, with these settings →",
     unknown: (list) => `Left out of the prompt, since the model does not know them: ${list}`,
     cut: (n) => `The prompt is longer than the context: its first ${thousands(n)} characters are not read.`,
     nothing: "The prompt is empty: write at least one character that the model knows.",
@@ -56,8 +56,8 @@
     undone: "taken back",
     table: "The likeliest next characters",
     head: ["character", "logit", "probability", "probability after the rules"],
-    said: (n, window) => `${n} new characters. ${window}`,
-    next: (token, p, kept, V) => `Next, ${token} is the likeliest with ${p}; ${kept} of ${V} characters can come.`,
+    said: (n, next) => `${n} new characters. ${next}`,
+    next: (token, p, kept, V) => `Next comes ${token}, with ${p} from the model; ${kept} of ${V} characters can come.`,
     full: "The context is full.",
     loop: (share) => ` It loops: ${share} of its windows of 20 stood there before.`,
     work: (tokens, cached, other) => ` ${tokens} tokens went through the model ${cached ? "with" : "without"} a cache; ` +
@@ -69,8 +69,8 @@
   const one = (v) => fixed(v, 1), two = (v) => fixed(v, 2);
   const KNOBS = { // stops, what is off, how it reads
     temperature: [ns.temperatures, 1, (v) => (v === 0 ? TEXT.greedy : fixed(v))],
-    top_p: [stops("top_p"), 1, number(1, short)],
     frequency_penalty: [range(-2, 2, 10), 0, number(0, one)],
+    top_p: [stops("top_p"), 1, number(1, short)],
     repetition_penalty: [range(0.5, 2, 20), 1, number(1, two)],
     presence_penalty: [range(-2, 2, 10), 0, number(0, one)],
     no_repeat_ngram_size: [range(0, 10, 1), 0, number(0, String)],
@@ -81,7 +81,7 @@
     eta: [[0, ...stops("eta")], 0, number(0, short)],
     top_n_sigma: [[0, ...stops("top_n_sigma")], 0, number(0, one)],
   };
-  const FIRST = 3; // of these knobs stand above the text, the others under "more"
+  const FIRST = 3, FEW = 2; // knobs above the text, the others under "more"; knobs of a small figure
   const OFF = Object.fromEntries(Object.entries(KNOBS).map(([name, [, off]]) => [name, off]));
   const start = { ...OFF, order: "huggingface", prompt: "ROMEO:\n", seed: 1, cached: true, slide: true };
   const DEFAULTS = { ...start, model: "shakespeare-early", temperature: 0, small: false };
@@ -149,7 +149,7 @@
     const back = button(TEXT.back, () => { halt(); rewind(session.newTokens - 1); });
     const again = button(TEXT.again, () => { halt(); rewind(0); });
     const link = copier(() => (root.dataset.link = location.href.split("#")[0] + toLink(state)), {}, TEXT.link);
-    const whole = h("a", { class: "nt-whole" }, TEXT.whole);
+    const whole = h("a", null, TEXT.whole);
 
     // Picture
     const note = h("p", { class: "nt-notice", role: "status" });
@@ -167,18 +167,19 @@
     const numbers = table(TEXT.table, () => [TEXT.head, ...likeliest]);
     const summary = h("summary");
     const more = h("details", { class: "nt-more" }, summary, h("div", { class: "nt-controls" }, knobs.slice(FIRST).map(({ node }) => node), order.node));
-    const first = h("div", { class: "nt-controls" }, small ? null : which.node, knobs.slice(0, FIRST).map(({ node }) => node));
     const only = (...nodes) => (small ? [] : nodes); // what a small figure goes without
+    const first = h("div", { class: "nt-controls" }, knobs.slice(0, small ? FEW : FIRST).map(({ node }) => node), small ? cache.node : null);
     root.classList.toggle("nt-small", small);
     root.append(
       examples.node,
-      h("label", { class: "nt-prompt-box" }, TEXT.prompt, area),
-      h("div", { class: "nt-buttons nt-play-buttons" }, run, step, back, again, h("label", { class: "nt-seed" }, TEXT.seed, seed), small ? whole : link),
+      h("div", { class: "nt-play-top" }, h("label", { class: "nt-prompt-box" }, TEXT.prompt, area), ...only(which.node)),
+      h("div", { class: "nt-buttons nt-play-buttons" }, run, step, ...only(back), again, ...only(h("label", { class: "nt-seed" }, TEXT.seed, seed), link)),
       first, note, ...text.nodes,
       h("div", { class: "nt-body" },
         h("div", null, bars.node, ...only(key, h("p", { class: "nt-hint" }, TEXT.pick), offer)),
-        h("div", { class: "nt-side" }, counts, cache.node, ...only(limit.node, views))),
+        h("div", { class: "nt-side" }, counts, ...only(cache.node, limit.node, views))),
       ...words.nodes,
+      ...(small ? [h("p", { class: "nt-whole" }, whole)] : []),
       ...only(more, h("div", { class: "nt-foot" }, h("div", { class: "nt-buttons" }, numbers.buttons)), numbers.body),
     );
 
@@ -223,16 +224,17 @@
       do {
         if (!session.work(until - performance.now())) break;
         if (session.finished || !left) return halt();
+        if (performance.now() - drawn > REDRAW) draw();
         write();
         left--;
       } while (performance.now() < until);
-      if (performance.now() - drawn > REDRAW) draw();
       timer = setTimeout(tick, 0);
     }
     function halt() {
       if (!running()) return;
       left = 0;
       run.textContent = TEXT.run;
+      draw(); // what was written stands there at once, its distribution when it is ready
       pump();
     }
     function rewind(n) {
@@ -290,9 +292,8 @@
       for (const node of [step, run, back, again]) node.disabled = !session;
       if (!session) {
         halt();
-        offer.replaceChildren();
         counts.replaceChildren();
-        bars.draw([], 1);
+        clearRows();
         words.say(TEXT.nothing);
       } else if (running()) tick(); // with the new settings
       else pump();
@@ -305,17 +306,27 @@
       const { cached, newTokens: n } = session, loops = ns.repeats(session.text.slice(-ns.playText.SHOWN));
       drawText(loops);
       drawCounts(cached);
-      bars.node.setAttribute("aria-busy", false);
       step.disabled = session.finished;
-      const found = session.distribution();
-      likeliest = found ? drawRows(found) : (bars.draw([], 1), offer.replaceChildren(), []);
-      numbers.update();
-      const { tokens } = session.counts, V = lm.model.config.vocab_size;
-      const window = found ? TEXT.next(likeliest[0][0], percent(likeliest[0][2]), found.after.ids.length, V) : session.finished ? TEXT.full : "";
-      words.say(TEXT.said(thousands(n), window) + (loops.share > 0.5 ? TEXT.loop(percent(loops.share, 0)) : "") +
+      const found = session.distribution(), { tokens } = session.counts, V = lm.model.config.vocab_size;
+      if (found) drawRows(found);
+      else if (session.finished) clearRows();
+      if (found || session.finished) bars.node.setAttribute("aria-busy", false); // else the last bars stand a little longer
+      const next = found ? TEXT.next(...comes(found), found.after.ids.length, V) : session.finished ? TEXT.full : "";
+      words.say(TEXT.said(thousands(n), next) + (loops.share > 0.5 ? TEXT.loop(percent(loops.share, 0)) : "") +
         TEXT.work(thousands(tokens), cached, thousands(session.predicted(!cached))), running() ? 5000 : 700);
     }
 
+    // What Step writes, and what the model gives it.
+    function comes({ before }) {
+      const id = session.choose();
+      return [visible(id), percent(ns.sampler.softmax(before)[before.ids.indexOf(id)])];
+    }
+    function clearRows() {
+      bars.draw([], 1);
+      offer.replaceChildren();
+      likeliest = [];
+      numbers.update();
+    }
     function drawRows({ before, after }) {
       const p = ns.sampler.softmax(before), q = ns.sampler.softmax(after), kept = new Map(Array.from(after.ids, (id, i) => [id, q[i]]));
       const top = Array.from(before.ids.subarray(0, LIKELIEST[small])), rest = before.ids.length - top.length, next = session.choose();
@@ -328,7 +339,8 @@
       items.push({ kind: `nt-rest ${top.includes(next) ? "" : "nt-chosen"}`, cells: [TEXT.rest(rest), "", null, percent(others)], bar: others });
       bars.draw(items, 1);
       offer.replaceChildren(...top.map((id) => button(visible(id), () => { halt(); advance(id); })));
-      return top.map((id, i) => [visible(id), before.z[id], p[i], kept.get(id) ?? 0]);
+      likeliest = top.map((id, i) => [visible(id), before.z[id], p[i], kept.get(id) ?? 0]);
+      numbers.update();
     }
 
     // Prompt muted, each new character tinted by how likely it was, or each one by the attention that the last gave it.

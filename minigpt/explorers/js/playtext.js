@@ -37,7 +37,7 @@
       if (chosen !== null) {
         const { node: span } = glyph(chosen);
         span.classList.add("nt-at");
-        const above = span.offsetTop - node.offsetTop;
+        const above = span.offsetTop; // the text is positioned, so this counts from its top
         if (above < node.scrollTop || above > node.scrollTop + node.clientHeight - 30) node.scrollTop = above - node.clientHeight / 2;
       }
       drawCard();
