@@ -20,6 +20,7 @@ from minigpt.train import TrainConfig
 INTRO, HOW_TO_USE, NOTATION, PLAYGROUND = (
     (ROOT / f"book/{name}.md").read_text() for name in ("intro", "how_to_use", "notation", "playground")
 )
+FIGURE_SCRIPTS = [ROOT / f"minigpt/explorers/js/{name}.js" for name in ("playground", "playtext")]
 
 
 def blocks(text, kind):
@@ -119,6 +120,16 @@ def test_sizes(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     assert f"`~/{pretrained.cache_folder().relative_to(Path.home())}`" in HOW_TO_USE
     assert f"after {TrainConfig.early} steps" in " ".join(INTRO.split())
+
+
+@pytest.mark.parametrize("page", [INTRO, PLAYGROUND])
+def test_pages_name_what_the_figure_has(page):
+    """Every word in bold before and just after the figure is one of its own."""
+    words = " ".join(script.read_text() for script in FIGURE_SCRIPTS)
+    around = page.partition("## ")[0]
+    named = re.findall(r"\*\*(.+?)\*\*", around)
+    assert len(named) >= 4
+    assert [name for name in named if f'"{name}' not in words] == []
 
 
 @pytest.mark.parametrize(("page", "settings"), [(INTRO, {"small": True}), (PLAYGROUND, {})])
