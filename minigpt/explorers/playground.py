@@ -36,7 +36,7 @@ class PlaygroundExplorer(Explorer):
     """
 
     name = "playground"
-    scripts = ("loops.js", "engine.js", "session.js", "playtext.js")
+    scripts = ("loops.js", "engine.js", "session.js", "playsettings.js", "playtext.js", "playview.js")
     prompt = Unicode("ROMEO:\n").tag(sync=True)
     model = Unicode("shakespeare-early").tag(sync=True)
     temperature = Float(0.0).tag(sync=True)

@@ -112,11 +112,10 @@ def test_the_text_is_generates(page):
         settle(page)
         found = steps(page, 30)
         assert found["text"] == expected(explorer, 30), explorer.state
-        tokens = f"{tokens_through_model(len(explorer.prompt), 30, cached=explorer.cached):,}"
-        assert found["counts"]["tokens through the model"] == [tokens, tokens]
-        other = tokens_through_model(len(explorer.prompt), 30, cached=not explorer.cached)
-        name = "without a cache" if explorer.cached else "with a cache"
-        assert found["counts"][name] == ["", f"{other:,}"]
+        tokens = [f"{tokens_through_model(len(explorer.prompt), 30, cached=c):,}" for c in (True, False)]
+        assert found["counts"]["by the formula"] == tokens
+        counted = [n if c == explorer.cached else "" for n, c in zip(tokens, (True, False), strict=True)]
+        assert found["counts"]["tokens through the model"] == counted
         page.evaluate("probe.dispose()")
 
 
@@ -199,7 +198,7 @@ def test_what_else_could_have_come(page):
     assert said.startswith("Character 11, ") and f"{100 * p:.2f}" in said and said.endswith("".join(others))
     assert page.locator(".nt-about button").count() == 0
     character.click()
-    assert page.locator(".nt-about button").all_text_contents() == [*others, "Back to here"]
+    assert page.locator(".nt-about button").all_text_contents() == [*others, "Take it and the rest back"]
 
     page.locator(".nt-about button").nth(1).click()
     settle(page)
@@ -209,10 +208,10 @@ def test_what_else_could_have_come(page):
     assert steps(page, 3)["text"].startswith(branch)
 
     page.locator(".nt-play > [data-step='10']").click()
-    page.evaluate("probe.press('Back to here')")
+    page.evaluate("probe.press('Take it and the rest back')")
     settle(page)
     back = read(page)
-    assert back["text"] == longer["text"][:10] and int(back["counts"]["taken back"][0]) == 14
+    assert back["text"] == longer["text"][:10] and back["counts"]["taken back"] == ["14", ""]
     page.evaluate("probe.model.set('seed', 99)")
     settle(page)
     other = steps(page, 11)["text"]
@@ -229,6 +228,8 @@ def test_the_loop_and_its_ends(page):
         assert ("It loops" in found["words"]) == loops, name
         if loops:
             assert found["loops"] > 250
+            page.locator(".nt-play > [data-step] > .nt-blank").last.hover()
+            assert ", ↵: " in read(page)["about"]
 
 
 def test_a_setting_changes_what_runs(page):
@@ -247,7 +248,7 @@ def test_a_setting_changes_what_runs(page):
     explorer = PlaygroundExplorer(frequency_penalty=0.5, cached=False)
     assert found["text"] == expected(explorer, len(found["text"]))
     tokens = f"{tokens_through_model(7, len(found['text']), cached=False):,}"
-    assert found["counts"]["tokens through the model"] == [tokens, tokens]
+    assert [found["counts"][name][1] for name in ("tokens through the model", "by the formula")] == [tokens, tokens]
 
 
 def test_rules_that_an_engine_lacks(page):
@@ -255,15 +256,99 @@ def test_rules_that_an_engine_lacks(page):
     mount(page, PlaygroundExplorer(temperature=1.0, typical_p=0.5, no_repeat_ngram_size=3, top_k=9, order="vllm"))
     settle(page)
     page.locator("summary").click()
-    for label, says in (("typical τ", "not in vLLM"), ("no-repeat n-gram", "not in vLLM"), ("top-k", "9")):
+    for label, says in (("typical τ", "not in vLLM"), ("no-repeat n", "not in vLLM"), ("top-k", "9")):
         slider = page.get_by_role("slider", name=label)
         assert slider.get_attribute("aria-valuetext") == says and slider.is_disabled() == (says != "9")
-    assert page.locator("summary").text_content() == "More rules (3 on)"
+    assert page.locator("summary").text_content() == "More rules (1 on)"
     assert "9 of 75 characters can come" in read(page)["words"]
     page.evaluate("probe.model.set('order', 'huggingface')")
     settle(page)
     assert page.get_by_role("slider", name="typical τ").is_enabled()
     assert "9 of 75 characters can come" not in read(page)["words"]
+    page.evaluate("probe.model.set('temperature', 0)")
+    settle(page)
+    assert page.get_by_role("slider", name="typical τ").get_attribute("aria-valuetext") == "not at T = 0"
+    assert page.get_by_role("slider", name="no-repeat n").is_enabled()
+
+
+def test_switching_the_cache_writes_the_same_text_again(page):
+    """With what the reader picked in it; the two columns then stand side by side."""
+    mount(page, PlaygroundExplorer(model="shakespeare", temperature=0.8, seed=4))
+    settle(page)
+    steps(page, 10)
+    page.locator(".nt-vocabulary button").nth(4).click()
+    settle(page)
+    first = steps(page, 10)["text"]
+    page.evaluate("probe.model.set('cached', false)")
+    page.wait_for_function("probe.button('Stop')")
+    found = finish(page)
+    assert found["text"] == first and len(first) == 21
+    tokens = [str(tokens_through_model(7, 21, cached=cached)) for cached in (True, False)]
+    assert found["counts"]["tokens through the model"] == found["counts"]["by the formula"] == tokens
+    page.evaluate("probe.model.set('seed', 5)")
+    settle(page)
+    assert read(page)["counts"]["tokens through the model"] == ["", tokens[1]]
+
+
+def test_steps_are_counted_however_fast(page):
+    """Thirty presses of Step in one go write thirty characters, also without a cache."""
+    mount(page, PlaygroundExplorer(cached=False))
+    settle(page)
+    page.evaluate("for (let i = 0; i < 30; i++) probe.press('Step');")
+    page.wait_for_function("probe.figure.querySelectorAll('.nt-play > [data-step]').length === 30")
+
+
+def test_rules_that_leave_nothing(page):
+    """Said, with the way out; Step and Run can do no more until a rule is off."""
+    mount(page, PlaygroundExplorer(no_repeat_ngram_size=1))
+    settle(page)
+    page.evaluate("probe.press('Run')")
+    found = finish(page)
+    assert len(set(found["text"])) == len(found["text"]) == 75 - len(set("ROMEO:\n"))
+    assert "The rules leave no character" in found["words"]
+    assert (
+        page.get_by_role("button", name="Step").is_disabled() and page.get_by_role("button", name="Run").is_disabled()
+    )
+    page.evaluate("probe.model.set('no_repeat_ngram_size', 0)")
+    settle(page)
+    assert page.get_by_role("button", name="Run").is_enabled()
+
+
+def test_focus_stays_where_the_reader_works(page):
+    """A pick leaves it on the picker, a branch on the text, a reset on its slider, the end on the way back."""
+    mount(page, PlaygroundExplorer(prompt="x" * 250, slide=False, temperature=0.5))
+    settle(page)
+    pick = page.locator(".nt-vocabulary button").nth(2)
+    pick.focus()
+    page.keyboard.press("Enter")
+    settle(page)
+    focused = "(node) => node === document.activeElement"
+    assert pick.evaluate(focused)
+    text = page.locator(".nt-play")
+    page.locator(".nt-play > [data-step='0']").click()
+    page.locator(".nt-about button").first.focus()
+    page.keyboard.press("Enter")
+    settle(page)
+    assert text.evaluate(focused)
+    page.get_by_role("button", name="Reset temperature T").click()
+    settle(page)
+    assert page.get_by_role("slider", name="temperature T").evaluate(focused)
+    page.get_by_role("button", name="Step").focus()
+    for _ in range(5):
+        page.keyboard.press("Enter")
+    page.wait_for_function("probe.figure.querySelector('.nt-readout').textContent.includes('The context is full.')")
+    assert page.get_by_role("button", name="From the prompt").evaluate(focused)
+
+
+def test_seeds_that_are_none(page):
+    """They are named, change nothing, and give way to the seed in use."""
+    mount(page, PlaygroundExplorer(seed=7))
+    settle(page)
+    seed = page.locator("input[type=number]")
+    seed.fill("-5")
+    assert "A seed is a whole number from 0" in read(page)["notice"] and page.evaluate("probe.model.get('seed')") == 7
+    page.get_by_role("button", name="Step").focus()
+    assert seed.input_value() == "7" and read(page)["notice"] == ""
 
 
 def test_work_comes_in_slices(page):
@@ -359,7 +444,7 @@ def test_a_link_carries_everything(page, show):
 
 
 def test_attention_can_be_shown(page):
-    """The text takes on the weights of a head: they change with the head, and the last token's row is theirs."""
+    """The text takes on the weights of a head: they change with the head, and go back as far as the text does."""
     mount(page, PlaygroundExplorer(model="shakespeare", prompt="ROMEO:\nWhat light"))
     settle(page)
     shown = []
@@ -368,6 +453,12 @@ def test_attention_can_be_shown(page):
         spans = page.locator(".nt-play > span")
         shown.append(spans.evaluate_all("(spans) => spans.map((span) => span.getAttribute('style'))"))
     assert shown[0] != shown[1] and all(any("--nt-share: 1" in (style or "") for style in styles) for styles in shown)
+    steps(page, 60)
+    page.locator(".nt-play > [data-step='3']").click()
+    page.evaluate("probe.press('Take it and the rest back')")
+    settle(page)
+    styles = page.locator(".nt-play > span").evaluate_all("(spans) => spans.map((span) => span.getAttribute('style'))")
+    assert any("--nt-share: 1" in (style or "") for style in styles)
 
 
 def test_keyboard(page):
@@ -402,23 +493,22 @@ def test_a_minute_by_keyboard_alone(page):
         page.keyboard.press(keys)
         assert read(page)["about"].startswith(f"Character {place:,}, "), keys
     page.keyboard.press("Escape")
-    assert read(page)["about"].startswith("Point at")
+    assert read(page)["about"].startswith("Warm:")
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     settle(page)
     assert read(page)["text"] == ""
 
-    page.locator("input[value=on]").focus()
-    page.keyboard.press("ArrowRight")
-    settle(page)
     page.get_by_role("button", name="Step").focus()
     for n in range(1, 31):
         page.keyboard.press("Enter")
         page.wait_for_function("(n) => probe.figure.querySelectorAll('.nt-play > [data-step]').length === n", arg=n)
-    found = read(page)
+    page.locator("input[value=on]").focus()
+    page.keyboard.press("ArrowRight")
+    found = finish(page)
     assert found["text"] == first
-    assert int(found["counts"]["tokens through the model"][0]) == tokens_through_model(7, 30, cached=False)
-    assert int(found["counts"]["with a cache"][1]) == tokens_through_model(7, 30, cached=True)
+    tokens = [str(tokens_through_model(7, 30, cached=cached)) for cached in (True, False)]
+    assert found["counts"]["tokens through the model"] == found["counts"]["by the formula"] == tokens
 
 
 def test_the_small_form(page):
@@ -452,7 +542,7 @@ def test_rendered_again_and_again(page):
 
 
 def test_where_the_weights_cannot_be_loaded(show, tmp_path):
-    """The figure says so."""
+    """The figure says so, and Run asks for them once more."""
     folder = tmp_path / "js"
     folder.mkdir()
     for path in JS.glob("*.[jc]s*"):
@@ -460,3 +550,10 @@ def test_where_the_weights_cannot_be_loaded(show, tmp_path):
             (folder / path.name).write_bytes(path.read_bytes())
     page = show(PlaygroundExplorer().to_html(), folder=folder)
     page.wait_for_function("document.querySelector('.nt-figure').textContent.includes('could not be read')")
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_timeout(300)
+    assert page.get_by_role("button", name="Run").is_enabled() and page.get_by_role("button", name="Step").is_disabled()
+    for path in JS.glob("shakespeare*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_function("document.querySelectorAll('.nt-play > [data-step]').length === 600")

@@ -7,6 +7,7 @@
     table: "Table",
     copy: "Copy",
     copied: "Copied",
+    refused: "Not copied",
   };
   const unique = () => `nt-${(ns.serial = (ns.serial ?? 0) + 1)}`;
 
@@ -44,7 +45,10 @@
   function slider({ label, onInput }) {
     const id = unique(), output = h("output", { for: id });
     let now = { stops: [0], home: 0 };
-    const reset = () => onInput(now.home);
+    const reset = () => {
+      input.focus(); // the button is about to be disabled
+      onInput(now.home);
+    };
     const input = h("input", { type: "range", id, min: 0, input: () => onInput(now.stops[input.value]), dblclick: reset });
     const name = h("label", { for: id }, label);
     const button = h("button", { type: "button", class: "nt-reset", "aria-label": TEXT.reset(label), click: reset }, "↺");
@@ -237,14 +241,14 @@
   const plain = (cell) => (cell === -Infinity ? "-inf" : String(cell));
   // A button that copies what `read` gives at that moment.
   function copier(read, attributes, name = TEXT.copy) {
-    const copy = button(name, () => {
-      put(read());
-      copy.textContent = TEXT.copied;
+    const copy = button(name, async () => {
+      const done = await put(read()).then(() => TEXT.copied, () => TEXT.refused);
+      copy.textContent = done;
       setTimeout(() => { copy.textContent = name; }, 1500);
     }, attributes);
     return copy;
   }
-  function put(text) {
+  async function put(text) {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
     const area = h("textarea", null, text); // a page opened from a file may have no clipboard object
     document.body.append(area);

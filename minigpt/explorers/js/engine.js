@@ -196,6 +196,8 @@
       }
       return { ids, unknown: [...unknown] };
     }
+    // One token as readers meet it: a blank is visible.
+    tokenText(id) { return { "\n": "↵", " ": "␣" }[this.characters[id]] ?? this.characters[id]; }
     decode(ids) { return Array.from(ids, (id) => this.characters[id]).join(""); }
   }
 

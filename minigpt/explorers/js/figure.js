@@ -5,7 +5,7 @@
   ns.explorers ??= {};
   const mounted = new WeakMap(); // element -> how to remove the figure in it
   const TEXT = {
-    waiting: "Fetching the distribution…",
+    waiting: "Fetching the data…",
     failed: (reason) => `This figure cannot be drawn: ${reason}.`,
     play: "Play",
     pause: "Pause",

@@ -6,13 +6,14 @@
   const SHOWN = 1000; // characters
   const TEXT = {
     text: "The text: prompt, then what the model wrote. Arrow keys choose a character, Enter goes back to it.",
-    hint: "Point at a character to see what else could have come; press it to go back there.",
+    hint: "Warm: the model held it unlikely. Hatched: it stood there before. Point at a character to see what else could have come; " +
+      "press it to change it.",
     earlier: (n) => `… ${thousands(n)} earlier characters\n`,
     about: (n, token, p, q) => `Character ${thousands(n)}, ${token}: ${p} from the model, ${q} after the rules.`,
     own: (n, token, p) => `Character ${thousands(n)}, ${token}: ${p} from the model, picked by you.`,
     instead: "Instead:",
     other: (token, p) => `${token} ${p}`,
-    back: "Back to here",
+    back: "Take it and the rest back",
   };
 
   // `back(step)` takes back the new character `step` and all after it; `branch(step, id)` writes another one there.
@@ -28,7 +29,10 @@
     let glyphs = [], first = 0, prompt = 0, last = -1; // spans, the first one's place, the prompt's length, the last new step
     let chosen = null, pointed = null, shown = null; // steps; what the card shows
 
-    const stepAt = ({ target }) => (target.dataset.step === undefined ? null : Number(target.dataset.step));
+    const stepAt = ({ target }) => {
+      const at = target.closest("[data-step]");
+      return at && Number(at.dataset.step);
+    };
     const glyph = (step) => glyphs[step + prompt - first];
 
     function choose(step) {
@@ -66,10 +70,15 @@
       const { token, p, q, own, others } = facts, say = own ? TEXT.own : TEXT.about;
       const offers = others.map((other) => {
         const text = TEXT.other(other.token, percent(other.p, 1));
-        return chosen === null ? h("span", null, text) : button(text, () => branch(step, other.id));
+        return chosen === null ? h("span", null, text) : button(text, () => leave(() => branch(step, other.id)));
       });
       card.replaceChildren(h("span", null, say(step + 1, token, percent(p), percent(q))), TEXT.instead, ...offers,
-        ...(chosen === null ? [] : [button(TEXT.back, () => back(step))]));
+        ...(chosen === null ? [] : [button(TEXT.back, () => leave(() => back(step)))]));
+    }
+    // The card is about to change under the button that was pressed: the text takes the focus.
+    function leave(act) {
+      node.focus({ preventScroll: true });
+      act();
     }
 
     function dress(at, id, character, kind, share) {
@@ -94,6 +103,8 @@
     return {
       nodes: [node, card],
       told: (step) => told[step],
+      // The new characters that the reader wrote: step → id.
+      own: () => new Map(told.flatMap((facts, step) => (facts.own ? [[step, facts.id]] : []))),
       // What is to be said of the new character `step`.
       tell(step, facts) {
         told[step] = facts;
@@ -118,11 +129,12 @@
         drawCard();
       },
       release: () => choose(null),
-      // Another text begins.
-      clear() {
+      // Another text begins; until it is there, `message` stands in its place.
+      clear(message = "") {
         told = [];
         chosen = pointed = null;
         restart(0, 0);
+        earlier.textContent = message;
         drawCard();
       },
     };

@@ -20,8 +20,6 @@
     return sum;
   };
 
-  const MAPS = 32; // attention is kept of so many passes, logits of as many as the context is long
-
   class Session {
     // settings: temperature, the rules of the sampler, `seed` (whole, below 2**32); `order`: names of rules.
     constructor(lm, promptIds, { settings = {}, order, cached = true, slide = false } = {}) {
@@ -39,7 +37,7 @@
       this.start = 0; // first token of the text that the model still sees
       // One a pass, by the number of new tokens before it: tokens through the model, milliseconds, first token seen.
       this.spent = { tokens: [], ms: [], start: [] };
-      this.recent = new Map(); // the same number → { logits, attention }, of the last passes only
+      this.recent = new Map(); // the same number → { logits, attention }, of as many passes as the context is long
       this.undone = 0; // tokens through the model in passes taken back
       this.change(settings, order);
       this.#begin();
@@ -65,6 +63,7 @@
       this.rules = ns.sampler.steps(this.settings, order);
       this.seed = settings.seed ?? 0;
       this.draws = { next: 0, stream: ns.uniformStream(this.seed) };
+      this.known = null; // the distribution of the last pass asked for
     }
 
     // Set out for the distribution after the text, unless it is there.
@@ -83,21 +82,19 @@
     work(ms = Infinity) {
       if (!this.todo) return true;
       const { model } = this.lm, begun = performance.now(), until = begun + ms;
-      let logits = null;
-      while (!logits && (this.todo.last ?? begun) <= until) {
+      let logits = null, now = begun;
+      while (!logits && now <= until) {
         const at = this.start + this.cache.length, last = at === this.text.length - 1;
         logits = model.forward(this.text[at], this.cache, last);
         this.todo.tokens++;
-        this.todo.last = performance.now();
+        now = performance.now();
       }
-      this.todo.ms += performance.now() - begun;
-      this.todo.last = null;
+      this.todo.ms += now - begun;
       if (!logits) return false;
       const attention = model.attention.map((row) => row.slice(0, this.cache.length));
       const n = this.newTokens;
       this.recent.set(n, { logits, attention });
       this.recent.delete(n - this.context);
-      if (this.recent.has(n - MAPS)) this.recent.get(n - MAPS).attention = null;
       this.spent.tokens[n] = this.todo.tokens;
       this.spent.ms[n] = this.todo.ms;
       this.spent.start[n] = this.start;
@@ -105,12 +102,23 @@
       return true;
     }
 
-    // The sampler's state before the rules and after them.
+    // The sampler's state before the rules and after them. Rules that leave no token leave an empty one.
     distribution() {
-      if (!this.pass) return null;
-      const before = ns.sampler.distribution(this.pass.logits);
-      return { before, after: ns.sampler.run(before, this.rules, { ids: this.text, promptLength: this.prompt }) };
+      const { pass } = this;
+      if (!pass) return null;
+      if (this.known?.pass !== pass) {
+        const before = ns.sampler.distribution(pass.logits);
+        let after = { z: before.z, ids: new Int32Array(0) };
+        try {
+          after = ns.sampler.run(before, this.rules, { ids: this.text, promptLength: this.prompt });
+        } catch (error) {
+          if (!(error instanceof RangeError)) throw error;
+        }
+        this.known = { pass, before, after };
+      }
+      return this.known;
     }
+    get stuck() { return this.distribution()?.after.ids.length === 0; }
 
     // The uniform number of the next token: the n-th of the seed, whatever was taken back before.
     uniform(n = this.newTokens) {
@@ -120,6 +128,7 @@
     }
     // The token that these settings choose next.
     choose(u = this.uniform()) {
+      if (this.stuck) throw new RangeError("the rules leave no token");
       const { after } = this.distribution();
       return this.settings.temperature === 0 ? after.ids[0] : ns.sampler.drawer(after)(u);
     }
@@ -136,9 +145,9 @@
     rewind(n) {
       if (!(n >= 0 && n <= this.newTokens)) throw new RangeError(`rewind(${n}): there are ${this.newTokens} new tokens`);
       const { tokens, ms, start } = this.spent;
-      this.undone += tokens.slice(n + 1).reduce((sum, count) => sum + count, this.todo?.tokens ?? 0);
-      this.text.length = this.prompt + n;
       const there = this.recent.has(n); // else this pass is done again
+      this.undone += tokens.slice(there ? n + 1 : n).reduce((sum, count) => sum + count, this.todo?.tokens ?? 0);
+      this.text.length = this.prompt + n;
       for (const numbers of [tokens, ms, start]) numbers.length = Math.min(numbers.length, there ? n + 1 : n);
       for (const key of this.recent.keys()) if (key > n) this.recent.delete(key);
       // With the same first token the cache goes back; what slid away must be read anew.
