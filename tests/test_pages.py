@@ -20,7 +20,7 @@ from minigpt.train import TrainConfig
 INTRO, HOW_TO_USE, NOTATION, PLAYGROUND = (
     (ROOT / f"book/{name}.md").read_text() for name in ("intro", "how_to_use", "notation", "playground")
 )
-FIGURE_SCRIPTS = [ROOT / f"minigpt/explorers/js/{name}.js" for name in ("playground", "playtext")]
+FIGURE_SCRIPTS = [ROOT / f"minigpt/explorers/js/{name}.js" for name in ("playground", "playsettings", "playtext")]
 
 
 def blocks(text, kind):

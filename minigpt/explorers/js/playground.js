@@ -26,7 +26,7 @@
     cache: "KV cache",
     caches: [["on", "cache on"], ["off", "cache off"]],
     limit: "at the end of the context",
-    limits: [["slide", "go on from its last half"], ["stop", "stop at 256 characters"]],
+    limits: [["slide", "go on from its last half"], ["stop", "stop there"]],
     run: "Run",
     stop: "Stop",
     step: "Step",
