@@ -152,7 +152,8 @@ def test_picking_a_character(page):
     page.locator(".nt-play > [data-step='0']").click()
     found = read(page)
     assert found["text"] == name.replace("↵", "\n").replace("␣", " ")
-    assert re.match(rf"Character 1, {re.escape(name)}: .+% from the model, picked by you\.", found["about"])
+    said = {"↵": "the line end", "␣": "a space"}.get(name, f"“{name}”")
+    assert re.match(rf"Character 1, {re.escape(said)}: .+% from the model, picked by you\.", found["about"])
 
 
 def test_the_bars_show_what_step_writes(page):
@@ -229,7 +230,7 @@ def test_the_loop_and_its_ends(page):
         if loops:
             assert found["loops"] > 250
             page.locator(".nt-play > [data-step] > .nt-blank").last.hover()
-            assert ", ↵: " in read(page)["about"]
+            assert ", the line end: " in read(page)["about"]
 
 
 def test_a_setting_changes_what_runs(page):

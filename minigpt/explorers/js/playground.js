@@ -151,7 +151,10 @@
       const p = ns.sampler.softmax(before), q = ns.sampler.softmax(after);
       const fact = (id) => ({ id, token: lm.tokenizer.tokenText(id), p: p[before.ids.indexOf(id)] });
       const others = Array.from(before.ids.subarray(0, 5)).filter((other) => other !== chosen).slice(0, 4).map(fact);
-      text.tell(session.newTokens, { ...fact(chosen), q: q[after.ids.indexOf(chosen)] ?? 0, own: id !== undefined, others });
+      text.tell(session.newTokens, {
+        id: chosen, name: ns.said(lm.tokenizer.characters[chosen]), own: id !== undefined, others,
+        p: p[before.ids.indexOf(chosen)], q: q[after.ids.indexOf(chosen)] ?? 0,
+      });
       session.step(chosen);
     }
     function advance(id) {

@@ -9,8 +9,8 @@
     hint: "Warm: the model held it unlikely. Hatched: it stood there before. Point at a character to see what else could have come; " +
       "press it to change it.",
     earlier: (n) => `… ${thousands(n)} earlier characters\n`,
-    about: (n, token, p, q) => `Character ${thousands(n)}, ${token}: ${p} from the model, ${q} after the rules.`,
-    own: (n, token, p) => `Character ${thousands(n)}, ${token}: ${p} from the model, picked by you.`,
+    about: (n, name, p, q) => `Character ${thousands(n)}, ${name}: ${p} from the model, ${q} after the rules.`,
+    own: (n, name, p) => `Character ${thousands(n)}, ${name}: ${p} from the model, picked by you.`,
     instead: "Instead:",
     other: (token, p) => `${token} ${p}`,
     back: "Take it and the rest back",
@@ -25,7 +25,7 @@
       click: (event) => choose(stepAt(event)), pointerover: (event) => point(stepAt(event)), pointerleave: () => point(null),
     }, earlier);
     const card = h("div", { class: "nt-about", role: "status" });
-    let told = []; // of each new character shown: { id, token, p, q, own, others: [{ id, token, p }] }
+    let told = []; // of each new character shown: { id, name, p, q, own, others: [{ id, token, p }] }
     let glyphs = [], first = 0, prompt = 0, last = -1; // spans, the first one's place, the prompt's length, the last new step
     let chosen = null, pointed = null, shown = null; // steps; what the card shows
 
@@ -67,12 +67,12 @@
       if (key === shown) return;
       shown = key;
       if (!facts) return card.replaceChildren(TEXT.hint);
-      const { token, p, q, own, others } = facts, say = own ? TEXT.own : TEXT.about;
+      const { name, p, q, own, others } = facts, say = own ? TEXT.own : TEXT.about;
       const offers = others.map((other) => {
         const text = TEXT.other(other.token, percent(other.p, 1));
         return chosen === null ? h("span", null, text) : button(text, () => leave(() => branch(step, other.id)));
       });
-      card.replaceChildren(h("span", null, say(step + 1, token, percent(p), percent(q))), TEXT.instead, ...offers,
+      card.replaceChildren(h("span", null, say(step + 1, name, percent(p), percent(q))), TEXT.instead, ...offers,
         ...(chosen === null ? [] : [button(TEXT.back, () => leave(() => back(step)))]));
     }
     // The card is about to change under the button that was pressed: the text takes the focus.

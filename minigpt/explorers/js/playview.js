@@ -15,12 +15,12 @@
     head: ["character", "logit", "probability", "probability after the rules"],
     counted: "Work with a cache and without",
     counts: ["with a cache", "without"],
-    written: "characters written",
+    written: "characters",
     tokens: "tokens through the model",
     formula: "by the formula",
     ms: "time",
     time: (ms) => `${thousands(ms)} ms`,
-    rate: "characters a second",
+    rate: "characters / s",
     undone: "taken back",
   };
 
