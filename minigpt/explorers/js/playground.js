@@ -296,8 +296,9 @@
     }
     // Each new character tinted by how likely it was, or all by the attention that the last one read gave them.
     function drawText({ marked }) {
-      const { text: ids, prompt: promptLength, recent, newTokens: n, start } = session, { characters } = lm.tokenizer;
-      const weights = look === "p" ? null : (recent.get(n) ?? recent.get(n - 1))?.attention[look];
+      const { text: ids, prompt: promptLength, recent, newTokens: n, spent } = session, { characters } = lm.tokenizer;
+      const last = recent.has(n) ? n : n - 1, start = spent.start[last];
+      const weights = look === "p" ? null : recent.get(last)?.attention[look];
       const peak = weights ? Math.max(...weights) : 1, unlikely = (step) => 1 - (text.told(step)?.p ?? 1);
       const tint = (at) => (weights ? (weights[at - start] ?? 0) / peak : look === "p" ? unlikely(at - promptLength) : 0);
       warmth.hidden = look === "p";
