@@ -212,7 +212,7 @@ def test_what_else_could_have_come(page):
     page.evaluate("probe.press('Take it and the rest back')")
     settle(page)
     back = read(page)
-    assert back["text"] == longer["text"][:10] and back["counts"]["taken back"] == ["14", ""]
+    assert back["text"] == longer["text"][:10] and back["counts"]["taken back or read again"] == ["14", ""]
     page.evaluate("probe.model.set('seed', 99)")
     settle(page)
     other = steps(page, 11)["text"]
@@ -238,8 +238,12 @@ def test_a_setting_changes_what_runs(page):
     mount(page, PlaygroundExplorer())
     page.evaluate("probe.press('Run')")
     page.wait_for_function("probe.figure.querySelectorAll('.nt-play > [data-step]').length > 100")
+    page.locator(".nt-play").focus()
+    for key in ("End", *["ArrowRight"] * 10, "Home", "ArrowLeft"):
+        page.keyboard.press(key)
     page.evaluate("probe.model.set('frequency_penalty', 0.5)")
     assert "It loops" not in finish(page)["words"]
+    page.evaluate("probe.press('From the prompt')")
     page.evaluate("probe.press('Run')")
     page.evaluate("probe.model.set('cached', false)")
     page.wait_for_function("probe.figure.querySelectorAll('.nt-play > [data-step]').length > 20")
@@ -289,6 +293,43 @@ def test_switching_the_cache_writes_the_same_text_again(page):
     page.evaluate("probe.model.set('seed', 5)")
     settle(page)
     assert read(page)["counts"]["tokens through the model"] == ["", tokens[1]]
+    page.evaluate("for (const cached of [true, false, true]) probe.model.set('cached', cached);")
+    page.evaluate("new Promise((done) => setTimeout(done, 20)).then(() => probe.model.set('cached', false))")
+    found = finish(page)
+    assert found["text"] == first  # whatever the seed is now
+    page.locator(".nt-play > [data-step='10']").click()
+    assert read(page)["about"].partition(".Instead")[0].endswith("picked by you")
+
+
+def test_the_limit_is_moved_in_place(page):
+    """A text that has not come to the end stays as it is; one that stopped there goes on; one past it is cut back."""
+    mount(page, PlaygroundExplorer(prompt="x" * 250, slide=False))
+    settle(page)
+    steps(page, 3)
+    page.evaluate("probe.model.set('slide', true)")
+    settle(page)
+    assert len(read(page)["text"]) == 3 and page.evaluate("!!probe.button('Run')")
+    page.evaluate("probe.model.set('slide', false)")
+    page.evaluate("probe.press('Run')")
+    assert len(finish(page)["text"]) == 6
+    page.evaluate("probe.model.set('slide', true)")
+    longer = steps(page, 4)["text"]
+    page.evaluate("probe.model.set('slide', false)")
+    page.wait_for_function("probe.figure.querySelector('.nt-readout').textContent.includes('The context is full.')")
+    assert read(page)["text"] == longer[:6]
+
+
+def test_back_over_the_end_of_the_context(page):
+    """What is read again because of it is counted apart: the count stays the formula's."""
+    mount(page, PlaygroundExplorer(prompt="x" * 250))
+    settle(page)
+    steps(page, 12)
+    for _ in range(8):
+        page.evaluate("probe.press('Back one')")
+        settle(page)
+    found = steps(page, 2)["counts"]
+    assert found["tokens through the model"][0] == found["by the formula"][0] == str(250 + 6 - 1)
+    assert int(found["taken back or read again"][0]) > 250
 
 
 def test_steps_are_counted_however_fast(page):
@@ -433,7 +474,7 @@ def test_a_link_carries_everything(page, show):
         "__proto__": 1,
         "run": "x",
     }
-    for text in (json.dumps(wrong), "{", "null", "[1]"):
+    for text in (json.dumps(wrong), "{", "null", "[1]", '{"top_p": [0.5], "temperature": "0.5"}'):
         page.evaluate("(hash) => { location.hash = hash; }", "play=" + quote(text))
         mount(page, PlaygroundExplorer(temperature=0.3))
         settle(page)

@@ -45,17 +45,17 @@
     next: (character, p, kept, V) => `Next comes ${character}, which the model gives ${p}; ${kept} of ${V} characters can come.`,
     full: "The context is full.",
     stuck: "The rules leave no character that can come: switch one off, or go back.",
-    loop: (share, n, size) => ` It loops: ${share} of the last ${n} stretches of ${size} characters stood in the text before.`,
+    loop: (share, n, size) => ` It loops: of the last ${n} characters ${share} end a stretch of ${size} that stood in the text before.`,
     work: (n, cached, other) => ` ${thousands(n)} ${n === 1 ? "token" : "tokens"} went through the model ` +
-      `${cached ? "with a cache; without" : "without a cache; with"} one it takes ${thousands(other)}.`,
+      `${cached ? "with a cache; without" : "without a cache; with"} one it would be ${thousands(other)}.`,
   };
 
   ns.define("playground", { ...ns.play.defaults, small: false }, ({ root, state, model: widget, arrived }) => {
     const { h, slider, select, chips, button, presets, copier, readout } = ns.chart, { play } = ns;
     const small = state.get("small"), only = (...nodes) => (small ? [] : nodes); // what a small figure goes without
     let lm = null, session = null, made = {}, look = "p", gone = false; // made: what the session is of
-    let running = false, left = 0, picks = []; // characters that Run still writes; what is written as soon as it can be
-    let own = new Map(); // characters of the reader's that come again when a text is written anew: step → id
+    let running = false, until = 0, picks = []; // until: new characters where Run stops; picks: what is written as soon as it can be
+    let replay = null; // a text that is written once more, whatever the settings now say: { ids, own: steps of the reader's own }
     let timer = null, drawn = 0, cancel = () => {}; // drawn: when; cancel: takes the question for a model back
     const linked = () => state.set(play.fromLink());
     if (!small) {
@@ -69,6 +69,7 @@
       get: state.get,
       set(changes) {
         state.set(lm && !session ? { ...changes, prompt: play.defaults.prompt } : changes);
+        halt();
         update(); // now, so that it is the new settings that run
         rewind(0);
         go();
@@ -113,17 +114,19 @@
     const next = ns.playNext({ count: small ? 5 : 10, pick: (id) => { halt(); advance(id); } });
     const counts = ns.playCounts({ undone: !small }), words = readout();
     const views = h("div"), warmth = h("p", { class: "nt-hint", hidden: true }, TEXT.warmth); // the choice is made once the model's sizes are known
+    const ends = h("div", null, h("span", { class: "nt-legend" }, TEXT.limit), limit.node);
     const summary = h("summary"), nodes = knobs.map(({ node }) => node);
     root.classList.toggle("nt-small", small);
     root.append(
       examples.node,
       h("div", { class: "nt-play-top" }, h("label", { class: "nt-prompt-box" }, TEXT.prompt, area), ...only(which.node)),
-      h("div", { class: "nt-buttons nt-play-buttons" }, run, step, ...only(back), again, ...only(h("label", { class: "nt-seed" }, TEXT.seed, seed), link)),
-      note, ...text.nodes,
-      h("div", { class: "nt-controls" }, nodes.slice(0, small ? FEW : FIRST), small ? cache.node : null),
+      h("div", { class: "nt-buttons nt-play-buttons" }, run, step, ...only(back), again,
+        ...(small ? [cache.node] : [h("label", { class: "nt-seed" }, TEXT.seed, seed), link])),
+      ...text.nodes, note,
+      h("div", { class: "nt-controls" }, nodes.slice(0, small ? FEW : FIRST)),
       h("div", { class: "nt-body" },
         h("div", null, ...next.nodes, ...only(next.offer)),
-        h("div", { class: "nt-side" }, counts.node, ...only(cache.node, limit.node, views, warmth))),
+        h("div", { class: "nt-side" }, counts.node, ...only(cache.node, ends, views, warmth))),
       ...words.nodes,
       ...(small ? [h("p", { class: "nt-whole" }, whole)] : []),
       ...only(h("details", { class: "nt-more" }, summary, h("div", { class: "nt-controls" }, nodes.slice(FIRST), order.node)),
@@ -139,61 +142,67 @@
         timer = setTimeout(pump, 0);
       } else if (picks.length && !session.finished) {
         const { id } = picks.shift();
-        if (id !== undefined || !session.stuck) write(id);
+        if (performance.now() - drawn > REDRAW) draw();
+        if (id !== undefined || !session.stuck) write(id, id !== undefined);
         pump();
       } else {
         picks = [];
         draw();
       }
     }
-    function write(id) {
+    // The character that these settings choose, or another one; `own`: the reader's.
+    function write(id, own = false) {
       const { before, after } = session.distribution(), chosen = id ?? session.choose();
       const p = ns.sampler.softmax(before), q = ns.sampler.softmax(after);
       const fact = (id) => ({ id, token: lm.tokenizer.tokenText(id), p: p[before.ids.indexOf(id)] });
       const others = Array.from(before.ids.subarray(0, 5)).filter((other) => other !== chosen).slice(0, 4).map(fact);
       text.tell(session.newTokens, {
-        id: chosen, name: ns.said(lm.tokenizer.characters[chosen]), own: id !== undefined, others,
+        id: chosen, name: ns.said(lm.tokenizer.characters[chosen]), own, others,
         p: p[before.ids.indexOf(chosen)], q: q[after.ids.indexOf(chosen)] ?? 0,
       });
       session.step(chosen);
     }
     function advance(id) {
+      replay = null;
       picks.push({ id });
       pump();
     }
-    function go(n = RUN) {
+    function go() {
       if (lm && !session) return;
-      text.release();
-      left = n;
-      running = true;
-      run.textContent = TEXT.stop;
+      start((session?.newTokens ?? 0) + RUN);
       if (lm) tick();
       else update(); // asks for the model once more, if it could not be read
+    }
+    function start(end) {
+      text.release();
+      until = end;
+      running = true;
+      run.textContent = TEXT.stop;
     }
     function tick() {
       clearTimeout(timer);
       if (gone || !session) return;
-      const until = performance.now() + SLICE;
+      const end = performance.now() + SLICE;
       do {
-        if (!session.work(until - performance.now())) break;
-        const id = own.get(session.newTokens);
-        if (session.finished || !left || (id === undefined && session.stuck)) return halt();
+        if (!session.work(end - performance.now())) break;
+        const n = session.newTokens, id = replay?.ids[n];
+        if (id === undefined) replay = null;
+        if (session.finished || n >= until || (!replay && session.stuck)) return halt();
         if (performance.now() - drawn > REDRAW) draw();
-        write(id);
-        left--;
-      } while (performance.now() < until);
+        write(id, replay?.own.has(n));
+      } while (performance.now() < end);
       timer = setTimeout(tick, 0);
     }
     function halt() {
       if (!running) return;
       running = false;
       run.textContent = TEXT.run;
-      own.clear();
       draw(); // what was written stands there at once, its distribution when it is ready
       pump();
     }
     function rewind(n) {
       if (!session || n < 0) return;
+      replay = null;
       picks = [];
       session.rewind(n);
       pump();
@@ -227,6 +236,8 @@
         text.clear(TEXT.loading);
         for (const node of [step, back, again]) node.disabled = true;
         run.disabled = false;
+        next.busy(true);
+        showNote();
         cancel = ns.fetchModel(widget, state.get("model"), (error) => {
           if (error) halt();
           arrived(error);
@@ -234,10 +245,21 @@
         return false;
       }
       const { ids } = lm.tokenizer.encode(state.get("prompt")), settings = play.settings(state), order = play.engine(state).rules;
-      const what = JSON.stringify([ids, state.get("model")]), how = [state.get("cached"), state.get("slide")].join();
-      counts.keep(JSON.stringify([what, state.get("slide"), settings, order]));
-      if (what !== made.what || how !== made.how) begin(ids, { what, how });
-      else session?.change(settings, order);
+      const what = JSON.stringify([ids, state.get("model")]), rules = JSON.stringify([settings, order]), slide = state.get("slide");
+      counts.keep(what + rules);
+      if (what !== made.what) begin(ids);
+      else if (session) {
+        if (rules !== made.rules) {
+          session.change(settings, order);
+          replay = null;
+        }
+        if (session.cached !== state.get("cached") || (session.slide && !slide && session.text.length > session.context)) writeAnew(ids);
+        else if (session.slide !== slide) {
+          session.slide = slide;
+          session.rewind(session.newTokens); // at the limit it can now go on
+        }
+      }
+      made = { what, rules };
       showNote();
       if (!views.childNodes.length) {
         const { n_layers: L, n_heads: H } = lm.model.config;
@@ -253,19 +275,23 @@
       else pump();
       return true;
     }
-    // A new session. Where only the cache or the limit was switched, the same text is written once more, with the reader's
-    // own characters in it; what ran goes on running.
-    function begin(ids, now) {
-      const n = now.what === made.what ? session?.newTokens ?? 0 : 0;
-      own = n ? text.own() : new Map();
-      made = now;
+    // A new session; what ran goes on running.
+    function begin(ids) {
+      replay = null;
       picks = [];
       text.clear();
       session = ids.length ? new ns.Session(lm, ids, {
         settings: play.settings(state), order: play.engine(state).rules, cached: state.get("cached"), slide: state.get("slide"),
       }) : null;
-      if (running) left = RUN;
-      else if (n) go(n);
+      if (running) until = RUN;
+    }
+    // The same text once more, in another way: every character of it, whichever settings or hand it came from.
+    function writeAnew(ids) {
+      const { text: all, prompt, newTokens: n } = session, end = running ? until : n;
+      const before = replay ?? { ids: all.slice(prompt), own: new Set(all.slice(prompt).flatMap((_, i) => (text.told(i)?.own ? [i] : []))) };
+      begin(ids);
+      replay = before;
+      if (replay.ids.length) start(Math.max(end, replay.ids.length));
     }
 
     function draw() {

@@ -30,7 +30,7 @@
   // What a link may set, and to what: anything else in it is passed over.
   const legal = {
     ...Object.fromEntries(knobs.map(({ name, stops, off }) => [name, (v) =>
-      v === off || (v >= stops[0] && v <= stops.at(-1) && ns.sampler.legal[name](v))])),
+      typeof v === "number" && (v === off || (v >= stops[0] && v <= stops.at(-1) && ns.sampler.legal[name](v)))])),
     prompt: (v) => typeof v === "string" && v.length <= LONGEST,
     model: (v) => models.includes(v),
     order: (v) => ns.catalogue.orders.some(({ name }) => name === v),

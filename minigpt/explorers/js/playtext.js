@@ -3,10 +3,10 @@
 (function (root) {
   const ns = (root.nextToken ??= {});
   const { percent, thousands } = ns.chart;
-  const SHOWN = 1000; // characters
+  const SHOWN = 1000, KEPT = 4000; // characters on show; those that can be asked about if the text goes back
   const TEXT = {
     text: "The text: prompt, then what the model wrote. Arrow keys choose a character, Enter goes back to it.",
-    hint: "Warm: the model held it unlikely. Hatched: it stood there before. Point at a character to see what else could have come; " +
+    hint: "Warm: the model thought it unlikely. Hatched: it stood there before. Point at a character to see what else could have come; " +
       "press it to change it.",
     earlier: (n) => `… ${thousands(n)} earlier characters\n`,
     about: (n, name, p, q) => `Character ${thousands(n)}, ${name}: ${p} from the model, ${q} after the rules.`,
@@ -24,7 +24,8 @@
       class: "nt-text nt-play", role: "group", tabindex: 0, "aria-label": TEXT.text, keydown: onKey,
       click: (event) => choose(stepAt(event)), pointerover: (event) => point(stepAt(event)), pointerleave: () => point(null),
     }, earlier);
-    const card = h("div", { class: "nt-about", role: "status" });
+    const sentence = h("span", { role: "status" }), offers = h("span", { class: "nt-buttons" });
+    const card = h("div", { class: "nt-about" }, sentence, offers);
     let told = []; // of each new character shown: { id, name, p, q, own, others: [{ id, token, p }] }
     let glyphs = [], first = 0, prompt = 0, last = -1; // spans, the first one's place, the prompt's length, the last new step
     let chosen = null, pointed = null, shown = null; // steps; what the card shows
@@ -37,7 +38,7 @@
 
     function choose(step) {
       glyph(chosen)?.node.classList.remove("nt-at");
-      chosen = step !== null && told[step] ? step : null;
+      chosen = told[step] && glyph(step) ? step : null;
       if (chosen !== null) {
         const { node: span } = glyph(chosen);
         span.classList.add("nt-at");
@@ -51,9 +52,10 @@
       drawCard();
     }
     function onKey(event) {
-      const from = chosen ?? last + 1, { key } = event;
-      const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: Math.max(0, first - prompt), End: last }[key];
-      if (to !== undefined) choose(told[to] ? to : chosen);
+      if (event.altKey || event.ctrlKey || event.metaKey) return;
+      const from = chosen ?? last + 1, { key } = event, home = told.findIndex((facts, step) => facts && glyph(step));
+      const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: home, End: last }[key];
+      if (to !== undefined) choose(told[to] && glyph(to) ? to : chosen);
       else if (key === "Escape") choose(null);
       else if (key === "Enter" && chosen !== null) back(chosen);
       else return;
@@ -66,14 +68,17 @@
       const step = chosen ?? pointed, facts = told[step], key = facts ? `${step} ${facts.id} ${chosen}` : "";
       if (key === shown) return;
       shown = key;
-      if (!facts) return card.replaceChildren(TEXT.hint);
+      offers.replaceChildren();
+      if (!facts) {
+        sentence.textContent = TEXT.hint;
+        return;
+      }
       const { name, p, q, own, others } = facts, say = own ? TEXT.own : TEXT.about;
-      const offers = others.map((other) => {
+      sentence.textContent = say(step + 1, name, percent(p), percent(q));
+      offers.append(TEXT.instead, ...others.map((other) => {
         const text = TEXT.other(other.token, percent(other.p, 1));
         return chosen === null ? h("span", null, text) : button(text, () => leave(() => branch(step, other.id)));
-      });
-      card.replaceChildren(h("span", null, say(step + 1, name, percent(p), percent(q))), TEXT.instead, ...offers,
-        ...(chosen === null ? [] : [button(TEXT.back, () => leave(() => back(step)))]));
+      }), ...(chosen === null ? [] : [button(TEXT.back, () => leave(() => back(step)))]));
     }
     // The card is about to change under the button that was pressed: the text takes the focus.
     function leave(act) {
@@ -103,12 +108,10 @@
     return {
       nodes: [node, card],
       told: (step) => told[step],
-      // The new characters that the reader wrote: step → id.
-      own: () => new Map(told.flatMap((facts, step) => (facts.own ? [[step, facts.id]] : []))),
       // What is to be said of the new character `step`.
       tell(step, facts) {
         told[step] = facts;
-        delete told[step - SHOWN];
+        delete told[step - KEPT];
       },
       // `ids`: the text; `tint(at)`: 0 to 1, of a place in it; `marked`: of the last SHOWN, which ones repeat.
       draw({ ids, promptLength, characters, tint, marked }) {

@@ -21,7 +21,7 @@
     ms: "time",
     time: (ms) => `${thousands(ms)} ms`,
     rate: "characters / s",
-    undone: "taken back",
+    undone: "taken back or read again",
   };
 
   // A character in a sentence.
@@ -56,7 +56,7 @@
           kind: `${kept.has(id) ? "" : "nt-cut"} ${id === next ? "nt-chosen" : ""}`,
           cells: [token, fixed(z), null, percent(q)], bar: kept.has(id) ? q : p, tick: p,
         }));
-        const left = Math.max(0, shown.reduce((sum, { q }) => sum - q, after.ids.length ? 1 : 0));
+        const left = after.ids.reduce((sum, id, i) => (top.includes(id) ? sum : sum + q[i]), 0);
         const kind = next === null || top.includes(next) ? "nt-rest" : "nt-rest nt-chosen";
         items.push({ kind, cells: [TEXT.rest(before.ids.length - top.length), "", null, percent(left)], bar: left });
         buttons.forEach((node, i) => {

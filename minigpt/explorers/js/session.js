@@ -38,7 +38,8 @@
       // One a pass, by the number of new tokens before it: tokens through the model, milliseconds, first token seen.
       this.spent = { tokens: [], ms: [], start: [] };
       this.recent = new Map(); // the same number → { logits, attention }, of as many passes as the context is long
-      this.undone = 0; // tokens through the model in passes taken back
+      this.missing = 0; // tokens that the cache lacks because the text went back: a straight run would hold them
+      this.undone = 0; // tokens through the model in passes taken back, and those read again because of that
       this.change(settings, order);
       this.#begin();
     }
@@ -73,6 +74,7 @@
       if (this.slide && this.text.length - this.start >= this.context) {
         this.start = this.text.length - this.keep;
         this.cache.truncate(0);
+        this.missing = 0; // every run has to read these
       }
       if (!this.cached) this.cache.truncate(0);
       this.todo = { tokens: 0, ms: 0 };
@@ -95,7 +97,9 @@
       const n = this.newTokens;
       this.recent.set(n, { logits, attention });
       this.recent.delete(n - this.context);
-      this.spent.tokens[n] = this.todo.tokens;
+      this.spent.tokens[n] = this.todo.tokens - this.missing;
+      this.undone += this.missing;
+      this.missing = 0;
       this.spent.ms[n] = this.todo.ms;
       this.spent.start[n] = this.start;
       this.todo = null;
@@ -154,6 +158,7 @@
       const first = start.at(-1) ?? 0, held = this.text.length - first - !there;
       this.cache.truncate(first === this.start ? Math.min(this.cache.length, held) : 0);
       this.start = first;
+      this.missing = this.cached && (n > 0 || there) ? held - this.cache.length : 0;
       this.#begin();
     }
   }
