@@ -228,7 +228,7 @@ def test_the_loop_and_its_ends(page):
         assert len(found["text"]) == RUN
         assert ("It loops" in found["words"]) == loops, name
         if loops:
-            assert found["loops"] > 250
+            assert found["loops"] > 350
             page.locator(".nt-play > [data-step] > .nt-blank").last.hover()
             assert ", the line end: " in read(page)["about"]
 
@@ -451,8 +451,9 @@ def test_a_link_carries_everything(page, show):
     explorer = PlaygroundExplorer(prompt="A <b>rose</b> & more", model="shakespeare", temperature=0.7, top_k=7, seed=12)
     mount(page, explorer)
     settle(page)
+    page.evaluate("probe.catchCopies()")
     page.evaluate("probe.press('Copy link')")
-    address = page.evaluate("probe.figure.dataset.link")
+    address = page.evaluate("copied")
     page.evaluate("(hash) => { location.hash = hash; }", address.partition("#")[2])
     mount(page, PlaygroundExplorer())
     settle(page)

@@ -161,6 +161,11 @@
     };
   }
 
+  // What the marks of such rows mean, in this order; a figure names the first few.
+  const MARKS = [["nt-bar", ""], ["nt-bar", "nt-cut"], ["nt-tick", ""], ["nt-chosen-key", ""]]; // mark, class of its row
+  const barKey = (names, ...more) => h("p", { class: "nt-key" }, names.map((name, i) =>
+    h("span", { class: MARKS[i][1] }, h("i", { class: MARKS[i][0] }), name)), ...more);
+
   // --- Plots: one SVG, drawn anew each time. An axis is { low, high, log, ticks: [[value, text]], title }.
   const WIDTH = 250, HEIGHT = 160, LEFT = 32, RIGHT = 8, TOP = 18, BOTTOM = 32;
 
@@ -274,7 +279,7 @@
   }
 
   ns.chart = {
-    h, svg, thousands, fixed, short, percent, count, token, slider, select, chips, button, presets, rows, scaleFor,
+    h, svg, thousands, fixed, short, percent, count, token, slider, select, chips, button, presets, rows, barKey, scaleFor,
     plot, powers, table, copier, readout,
   };
 })(globalThis);

@@ -60,7 +60,7 @@
   const start = { ...OFF, history: null, prompt_length: null, sign: "by-sign" };
 
   ns.define("penalties", { ...start, source: "loop", repetition_penalty: 1.2 }, ({ root, state, source }) => {
-    const { h, slider, select, chips, button, presets, rows, plot, table, readout } = ns.chart;
+    const { h, slider, select, chips, button, presets, rows, barKey, plot, table, readout } = ns.chart;
     let text = { ids: [], promptLength: 0 }, from = null, chosen = 0, drawn;
     const edit = (ids, promptLength) => state.set({ history: ids, prompt_length: Math.min(promptLength, ids.length) });
 
@@ -79,8 +79,7 @@
     const { columns } = TEXT;
     const bars = rows(TEXT.picture, [[columns.token, "nt-token"], [columns.seen, "nt-number"], [columns.logit, "nt-number"],
       [columns.after, "nt-number nt-count"], ["", "nt-track"], [columns.share, "nt-number"]]);
-    const key = h("p", { class: "nt-key" }, [["nt-bar", ""], ["nt-bar", "nt-cut"], ["nt-tick", ""]].map(([kind, row], i) =>
-      h("span", { class: row }, h("i", { class: kind }), TEXT.key[i])), h("span", null, TEXT.seenKey));
+    const key = barKey(TEXT.key, h("span", null, TEXT.seenKey));
     const curve = plot(TEXT.curve.label), words = readout();
 
     // The text as chips: one of them takes the focus, arrows go on, Shift + arrow moves the token, Delete takes it out.

@@ -102,7 +102,7 @@
     const step = button(TEXT.step, () => { halt(); advance(); });
     const back = button(TEXT.back, () => { halt(); rewind(session.newTokens - 1); });
     const again = button(TEXT.again, () => { halt(); rewind(0); });
-    const link = copier(() => (root.dataset.link = location.href.split("#")[0] + play.toLink(state)), {}, TEXT.link);
+    const link = copier(() => location.href.split("#")[0] + play.toLink(state), {}, TEXT.link);
     const whole = h("a", null, TEXT.whole);
 
     // Picture

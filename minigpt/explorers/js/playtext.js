@@ -37,11 +37,11 @@
     const glyph = (step) => glyphs[step + prompt - first];
 
     function choose(step) {
-      glyph(chosen)?.node.classList.remove("nt-at");
+      glyph(chosen)?.node.removeAttribute("data-at");
       chosen = told[step] && glyph(step) ? step : null;
       if (chosen !== null) {
         const { node: span } = glyph(chosen);
-        span.classList.add("nt-at");
+        span.setAttribute("data-at", "");
         const above = span.offsetTop; // the text is positioned, so this counts from its top
         if (above < node.scrollTop || above > node.scrollTop + node.clientHeight - 30) node.scrollTop = above - node.clientHeight / 2;
       }
@@ -123,8 +123,8 @@
         told.length = Math.min(told.length, last + 1);
         if (!told[chosen]) chosen = null;
         for (let at = from; at < ids.length; at++) {
-          const kind = [at < prompt && "nt-prompt", marked[at - from] && "nt-loop", at - prompt === last && at >= prompt && "nt-new",
-            at - prompt === chosen && "nt-at"].filter(Boolean).join(" ");
+          const kind = [at < prompt && "nt-prompt", marked[at - from] && "nt-loop", at - prompt === last && at >= prompt && "nt-new"]
+            .filter(Boolean).join(" ");
           dress(at, ids[at], characters[ids[at]], kind, tint(at).toFixed(3));
         }
         earlier.textContent = from ? TEXT.earlier(from) : "";

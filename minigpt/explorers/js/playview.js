@@ -29,10 +29,8 @@
 
   // Bars of the `count` likeliest next characters, and a button for each: `pick(id)` is to write it.
   ns.playNext = ({ count, pick }) => {
-    const { h, button, rows, table } = ns.chart, { token, logit, share } = TEXT.columns;
+    const { h, button, rows, barKey, table } = ns.chart, { token, logit, share } = TEXT.columns;
     const bars = rows(TEXT.picture, [[token, "nt-token"], [logit, "nt-number"], ["", "nt-track"], [share, "nt-number"]]);
-    const key = h("p", { class: "nt-key" }, [["nt-bar", ""], ["nt-bar", "nt-cut"], ["nt-tick", ""], ["nt-chosen-key", ""]].map(([kind, row], i) =>
-      h("span", { class: row }, h("i", { class: kind }), TEXT.key[i])));
     let shown = []; // { id, token, z, p before the rules, q after }
     const buttons = Array.from({ length: count }, (_, i) => button("", () => pick(shown[i].id)));
     const offer = h("div", { hidden: true }, h("p", { class: "nt-hint" }, TEXT.pick),
@@ -45,7 +43,7 @@
       numbers.update();
     }
     return {
-      nodes: [bars.node, key], offer, numbers,
+      nodes: [bars.node, barKey(TEXT.key)], offer, numbers,
       busy: (value) => bars.node.setAttribute("aria-busy", value),
       // `before` and `after`: states of the sampler; `next`: the id that Step writes, or null.
       draw({ before, after }, next, tokenizer) {
@@ -84,14 +82,13 @@
         about = what;
       },
       draw(session) {
-        const { cached, newTokens: n, prompt, context, keep } = session, { tokens, ms, undone } = session.counts;
+        const { cached, newTokens: n } = session, { tokens, ms, undone } = session.counts;
         runs[cached] = { n, tokens, ms };
-        const predict = (n, cached) => thousands(ns.tokensSliding(prompt, Math.max(n, 1), cached, context, keep));
         const cells = (cell) => [true, false].map((cached) => (runs[cached] ? cell(runs[cached]) : ""));
         const lines = [
           [TEXT.written, ...cells((run) => thousands(run.n))],
           [TEXT.tokens, ...cells((run) => thousands(run.tokens))],
-          [TEXT.formula, ...[true, false].map((cached) => predict(runs[cached]?.n ?? n, cached))],
+          [TEXT.formula, ...[true, false].map((cached) => thousands(session.predicted(cached, runs[cached]?.n)))],
           [TEXT.ms, ...cells((run) => TEXT.time(run.ms))],
           [TEXT.rate, ...cells((run) => (run.n ? fixed((1000 * run.n) / run.ms, 1) : ""))],
         ];

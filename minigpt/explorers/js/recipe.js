@@ -81,7 +81,7 @@
 
   const defaults = { recipe: "chat", changes: {}, sources: ["capital", "once", "sum", "json", "code", "chat"], tested: {} };
   ns.define("recipe", defaults, ({ root, state, source }) => {
-    const { h, slider, chips, button, presets, table, copier, readout } = ns.chart;
+    const { h, slider, chips, button, presets, barKey, table, copier, readout } = ns.chart;
     const settings = () => ({ ...recipeOf(state.get("recipe")).settings, ...state.get("changes") });
     function turn(name, value) {
       const changes = { ...state.get("changes"), [name]: value === KNOBS[name].neutral ? null : value };
@@ -106,8 +106,7 @@
     const lines = Object.fromEntries(Object.keys(TEXT.lines).map((key) => [key, h("code", { tabindex: 0 })]));
     const body = h("div", { class: "nt-recipe-panels" });
     const panels = new Map(); // source name -> panel
-    const key = h("p", { class: "nt-key" }, [["nt-bar", ""], ["nt-bar", "nt-cut"], ["nt-tick", ""]].map(([kind, row], i) =>
-      h("span", { class: row }, h("i", { class: kind }), TEXT.key[i])));
+    const key = barKey(TEXT.key);
     const words = readout();
     let shown = [];
     const numberTable = table(TEXT.table, () => [TEXT.head, ...shown]);

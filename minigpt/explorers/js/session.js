@@ -52,9 +52,9 @@
       const sum = (numbers) => numbers.reduce((total, n, i) => (i < needed ? total + n : total), 0);
       return { tokens: sum(this.spent.tokens), ms: sum(this.spent.ms), undone: this.undone };
     }
-    // What the formula says that the tokens so far needed; a prompt alone has been read once, for the first one.
-    predicted(cached = this.cached) {
-      return ns.tokensSliding(this.prompt, Math.max(this.newTokens, 1), cached, this.context, this.keep);
+    // What the formula says that so many new tokens need; a prompt alone has been read once, for the first one.
+    predicted(cached = this.cached, n = this.newTokens) {
+      return ns.tokensSliding(this.prompt, Math.max(n, 1), cached, this.context, this.keep);
     }
 
     // New settings hold from the next token on.

@@ -47,7 +47,7 @@
 
   const defaults = { source: "capital", method: "top-p", value: null, temperature: 1, rows: ROWS };
   ns.define("truncation", defaults, ({ root, state, source }) => {
-    const { h, slider, select, chips, presets, rows, plot, table, readout } = ns.chart;
+    const { h, slider, select, chips, presets, rows, barKey, plot, table, readout } = ns.chart;
     const remembered = {}; // the value last used with each rule
     const pick = select({
       label: TEXT.source,
@@ -67,8 +67,7 @@
     const { columns } = TEXT, heading = h("span");
     const bars = rows(TEXT.picture, [[columns.token, "nt-token"], [columns.logit, "nt-number"], [columns.scaled, "nt-number"],
       [heading, "nt-mark"], ["", "nt-track"], [columns.share, "nt-number"]]);
-    const key = h("p", { class: "nt-key" }, [["nt-bar", ""], ["nt-bar", "nt-cut"], ["nt-tick", ""]].map(([kind, row], i) =>
-      h("span", { class: row }, h("i", { class: kind }), TEXT.key[i])));
+    const key = barKey(TEXT.key);
     const curve = plot(TEXT.curve.label), mass = plot(TEXT.mass.label);
     const words = readout();
     let shown = [];
